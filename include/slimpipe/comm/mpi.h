@@ -1,0 +1,41 @@
+#pragma once
+// Start and end of MPI. A program started without mpirun or srun never initialises it.
+
+#include <optional>
+#include <string>
+
+namespace slimpipe::comm {
+
+struct ProcessEnvironment {
+  int rank = 0;
+  int size = 1;
+  bool mpi = false;    ///< MPI is initialised
+  int local_rank = 0;  ///< among the processes of this host
+  int local_size = 1;
+};
+
+/// Whether a launcher (mpirun, srun with PMI/PMIx) started this process: the environment variables that
+/// say so are read here and nowhere else.
+[[nodiscard]] bool started_by_launcher();
+
+/// Initialises MPI where a launcher started the process (thread level SERIALIZED at least, else an
+/// error); finalizes in the destructor unless abort() was called or the run failed.
+class MpiSession {
+ public:
+  MpiSession();
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+  [[nodiscard]] const ProcessEnvironment& environment() const { return environment_; }
+  /// Ends every process of the run at once with `status`; does not return. Without MPI: exits this one.
+  [[noreturn]] void abort(int status);
+  /// All processes have reached this point. Identity without MPI. Main thread, not while a transport lives.
+  void barrier();
+  /// Broadcasts text from rank 0 (control data at start). Identity without MPI.
+  [[nodiscard]] std::string broadcast(const std::string& text);
+
+ private:
+  ProcessEnvironment environment_;
+};
+
+}  // namespace slimpipe::comm

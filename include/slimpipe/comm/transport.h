@@ -1,0 +1,71 @@
+#pragma once
+// Messages between devices. A directed channel (source, destination, purpose) carries messages in the
+// order they are posted at each end; the k-th send matches the k-th receive, both ends know the size
+// beforehand, and nothing else is exchanged (no handshake of shapes).
+//
+// In-process queues and MPI implement the same interface and pass the same test suite.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "slimpipe/comm/topology.h"
+#include "slimpipe/core/stop.h"
+
+namespace slimpipe::comm {
+
+enum class Purpose : std::uint8_t {
+  kActivation,    ///< hidden states, stage g to g + 1
+  kGradient,      ///< their gradients, stage g + 1 to g
+  kTiedGradient,  ///< gradients of tied embeddings, first and last stage
+  kControl,       ///< small reductions between steps
+};
+inline constexpr int kNumPurposes = 4;
+[[nodiscard]] const char* name_of(Purpose purpose);
+
+struct Channel {
+  int source = 0;       ///< device index
+  int destination = 0;  ///< device index, different from source
+  Purpose purpose = Purpose::kControl;
+  auto operator<=>(const Channel&) const = default;
+};
+
+/// Identifies a posted message to the endpoint that posted it. Waited for exactly once.
+using Ticket = std::int64_t;
+
+/// A device's end of the transport. All calls come from the thread that drives the device.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+  /// `data` stays valid and unchanged until wait(ticket) returns. Never blocks.
+  [[nodiscard]] virtual Ticket post_send(const Channel& channel, const void* data, std::int64_t bytes) = 0;
+  /// `data` is written some time before wait(ticket) returns. Never blocks.
+  [[nodiscard]] virtual Ticket post_receive(const Channel& channel, void* data, std::int64_t bytes) = 0;
+  /// Blocks until the message is done: a receive's data has arrived, a send's buffer may be reused (which
+  /// may need the receiver to have posted: treat it as a rendezvous). Throws Stopped when the run is
+  /// stopped, Error where the two ends disagree about the size (naming channel, message number, both sizes).
+  virtual void wait(Ticket ticket) = 0;
+  /// Whether wait would return at once. Does not consume the ticket.
+  [[nodiscard]] virtual bool test(Ticket ticket) = 0;
+  /// Gives the transport a chance to move data; called between steps, cheap where nothing is in flight.
+  virtual void progress() = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  /// The endpoint of a local device; made at start, owned by the transport.
+  [[nodiscard]] virtual Endpoint& endpoint(int device) = 0;
+};
+
+/// Queues between threads of this process; all devices are local.
+[[nodiscard]] std::unique_ptr<Transport> make_in_process_transport(int devices, FirstError& first_error);
+
+/// In-process queues between the devices of one process, MPI between processes. MPI must be initialised
+/// (comm/mpi.h). With one local device its thread makes all MPI calls, from post, test, wait and
+/// progress; with more an engine thread of this process makes them. Uses a communicator of its own;
+/// checks that its tags fit MPI_TAG_UB.
+[[nodiscard]] std::unique_ptr<Transport> make_mpi_transport(const Topology& topology,
+                                                            FirstError& first_error);
+
+}  // namespace slimpipe::comm

@@ -1,0 +1,56 @@
+#pragma once
+// Errors and checks. Every error says what was expected, what was found, where, and what to do.
+//
+// Exit statuses of the program: 0 success, 1 a run that failed, 2 input the user can mend
+// (configuration, command line, a data or checkpoint file).
+
+#include <fmt/core.h>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace slimpipe {
+
+/// A failure of the run itself. The program ends with exit status 1.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Input that the user can mend: configuration, command line, a file's contents. Exit status 2.
+class InputError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Thrown by a wait that was given up because another device or process failed first.
+/// Never the cause of a failure, so it is never reported as one.
+class Stopped : public Error {
+ public:
+  using Error::Error;
+};
+
+namespace detail {
+[[noreturn]] void check_failed(const char* file, int line, const char* expression,
+                               const std::string& message);
+}
+
+template <typename... Args>
+[[noreturn]] void throw_error(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <typename... Args>
+[[noreturn]] void throw_input_error(fmt::format_string<Args...> format, Args&&... args) {
+  throw InputError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace slimpipe
+
+/// An invariant of the program: SLIMPIPE_CHECK(rows > 0, "rows is {}", rows). Always on; a failure
+/// throws slimpipe::Error with the expression, its place and the message. Not for user input.
+#define SLIMPIPE_CHECK(expression, ...)                                                              \
+  do {                                                                                               \
+    if (!(expression)) [[unlikely]]                                                                  \
+      ::slimpipe::detail::check_failed(__FILE__, __LINE__, #expression, ::fmt::format(__VA_ARGS__)); \
+  } while (false)

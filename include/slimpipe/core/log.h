@@ -1,0 +1,46 @@
+#pragma once
+// The log: lines to standard error and, once a run folder exists, to a file of this rank. spdlog stays
+// behind log.cpp. Thread-safe.
+
+#include <filesystem>
+#include <fmt/core.h>
+#include <string>
+#include <string_view>
+
+namespace slimpipe::log {
+
+enum class Level { kDebug, kInfo, kWarning, kError };
+
+struct Options {
+  Level level = Level::kInfo;
+  /// MPI rank of this process, or -1 where it runs alone; rank > 0 writes only warnings and errors
+  /// to the terminal, everything to its file.
+  int rank = -1;
+};
+
+/// May be called again; until then the default options hold.
+void configure(const Options& options);
+/// Also appends every line to `file` from now on. Throws Error where it cannot be opened.
+void add_file(const std::filesystem::path& file);
+void write(Level level, std::string_view text);
+/// Flushes terminal and file; called before the process is aborted.
+void flush();
+
+template <typename... Args>
+void debug(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void info(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::kInfo, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void warning(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::kWarning, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void error(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::kError, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace slimpipe::log

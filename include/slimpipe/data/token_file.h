@@ -1,0 +1,64 @@
+#pragma once
+// The token file: a header with a section table, then sections. Memory-mapped, read-only, 64-bit counts.
+//
+// Layout, little-endian: magic "SLMTOKv1" (8 bytes), u32 header bytes, u32 token bytes (2 or 4),
+// u64 token count, u64 document count, u64 vocabulary, u32 section count, u32 reserved 0; then the section
+// table, {char name[16], u64 offset, u64 bytes} each; sections start at multiples of 64 bytes. Sections:
+// "tokens" (u16 or u32 each), "documents" (u64 start of each document, ascending, the first 0).
+// A reader ignores sections it does not know (per-token masks come later).
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace slimpipe::data {
+
+class TokenFile {
+ public:
+  /// Opens and checks the whole header and section table (sizes, bounds, overlap, order of documents).
+  /// Throws InputError naming the file, what is wrong and what to do: missing, empty, wrong magic, truncated
+  /// …
+  [[nodiscard]] static TokenFile open(const std::filesystem::path& path);
+  ~TokenFile();
+  TokenFile(TokenFile&&) noexcept;
+  TokenFile& operator=(TokenFile&&) noexcept;
+
+  [[nodiscard]] std::int64_t tokens() const;
+  [[nodiscard]] std::int64_t documents() const;
+  [[nodiscard]] std::int64_t vocabulary() const;
+  [[nodiscard]] const std::filesystem::path& path() const;
+  /// Start of document i.
+  [[nodiscard]] std::int64_t document_start(std::int64_t i) const;
+  /// Copies tokens [begin, begin + out.size()) to `out`; throws InputError naming the place of a token
+  /// that is >= vocabulary.
+  void read(std::int64_t begin, std::span<std::int32_t> out) const;
+  /// Reads every token once and throws InputError at the first out of vocabulary.
+  void verify() const;
+
+ private:
+  struct Mapping;
+  explicit TokenFile(std::unique_ptr<Mapping> mapping);
+  std::unique_ptr<Mapping> mapping_;
+};
+
+/// Writes a token file: tokens are appended, `end_document` marks a boundary, `finish` writes the header,
+/// syncs and renames from a temporary name, so that a token file is always whole.
+class TokenFileWriter {
+ public:
+  TokenFileWriter(const std::filesystem::path& path, std::int64_t vocabulary);
+  ~TokenFileWriter();  ///< removes the temporary file where finish() was not reached
+  TokenFileWriter(const TokenFileWriter&) = delete;
+  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
+  void append(std::span<const std::int32_t> tokens);
+  void end_document();
+  void finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace slimpipe::data

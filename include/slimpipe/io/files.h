@@ -1,0 +1,23 @@
+#pragma once
+// Durable files: what is there under its final name is whole.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace slimpipe::io {
+
+/// The whole file as text; InputError where it cannot be read or is larger than `limit` bytes.
+[[nodiscard]] std::string read_text(const std::filesystem::path& path,
+                                    std::int64_t limit = std::int64_t{64} << 20);
+/// Writes to a temporary name beside `path`, fsyncs, renames, fsyncs the folder.
+void write_text_atomically(const std::filesystem::path& path, std::string_view text);
+/// fsync of a folder, so that a rename inside it is durable.
+void sync_directory(const std::filesystem::path& path);
+/// xxh3-64 of a file's content.
+[[nodiscard]] std::uint64_t hash_file(const std::filesystem::path& path);
+/// 16 hex digits.
+[[nodiscard]] std::string hash_text(std::uint64_t hash);
+
+}  // namespace slimpipe::io

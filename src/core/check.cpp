@@ -1,0 +1,11 @@
+#include "slimpipe/core/check.h"
+
+namespace slimpipe::detail {
+
+void check_failed(const char* file, int line, const char* expression, const std::string& message) {
+  std::string_view path(file);
+  if (const auto slash = path.rfind('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);
+  throw Error(fmt::format("internal check failed: {} ({}:{}): {}", expression, path, line, message));
+}
+
+}  // namespace slimpipe::detail

@@ -1,0 +1,83 @@
+#include "slimpipe/core/log.h"
+
+#include <memory>
+#include <mutex>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "slimpipe/core/check.h"
+
+namespace slimpipe::log {
+namespace {
+
+spdlog::level::level_enum spdlog_level(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarning:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+/// The process's one log. Sinks change only under `mutex`, since spdlog does not guard its sink list.
+struct Log {
+  std::mutex mutex;
+  std::shared_ptr<spdlog::sinks::stderr_color_sink_mt> terminal =
+      std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  spdlog::logger logger{"slimpipe", terminal};
+  std::string prefix;
+
+  Log() { apply(Options{}); }
+
+  void apply(const Options& options) {
+    prefix = options.rank >= 0 ? fmt::format("[rank {}] ", options.rank) : "";
+    logger.set_level(spdlog_level(options.level));
+    terminal->set_level(options.rank > 0 ? spdlog::level::warn : spdlog_level(options.level));
+    logger.set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+  }
+};
+
+Log& instance() {
+  static Log log;
+  return log;
+}
+
+}  // namespace
+
+void configure(const Options& options) {
+  Log& log = instance();
+  const std::scoped_lock lock(log.mutex);
+  log.apply(options);
+}
+
+void add_file(const std::filesystem::path& file) {
+  Log& log = instance();
+  const std::scoped_lock lock(log.mutex);
+  try {
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
+    sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+    log.logger.sinks().push_back(std::move(sink));
+  } catch (const spdlog::spdlog_ex& failure) {
+    throw_error("cannot write the log file {}: {}", file.string(), failure.what());
+  }
+}
+
+void write(Level level, std::string_view text) {
+  Log& log = instance();
+  const std::scoped_lock lock(log.mutex);
+  log.logger.log(spdlog_level(level), "{}{}", log.prefix, text);
+}
+
+void flush() {
+  Log& log = instance();
+  const std::scoped_lock lock(log.mutex);
+  log.logger.flush();
+}
+
+}  // namespace slimpipe::log

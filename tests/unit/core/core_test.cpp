@@ -1,0 +1,92 @@
+#include <array>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <thread>
+
+#include "slimpipe/core/check.h"
+#include "slimpipe/core/random.h"
+#include "slimpipe/core/stop.h"
+#include "slimpipe/core/tensor.h"
+
+#include "support/catch.h"
+
+namespace slimpipe {
+
+TEST_CASE("bf16 rounds to nearest even and keeps NaN and infinity", "[unit]") {
+  CHECK(float(BFloat16(1.0F)) == 1.0F);
+  CHECK(BFloat16(1.0F + 0x1p-8F).bits == BFloat16(1.0F).bits);           // tie goes to the even neighbour
+  CHECK(BFloat16(1.0F + 3 * 0x1p-8F).bits == BFloat16(1.0F).bits + 2U);  // tie, odd below
+  CHECK(std::isnan(float(BFloat16(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK(std::isinf(float(BFloat16(std::numeric_limits<float>::infinity()))));
+  CHECK(std::isinf(float(BFloat16(std::numeric_limits<float>::max()))));
+}
+
+TEST_CASE("a failed check names expression, file and values", "[unit]") {
+  const int rows = -1;
+  try {
+    SLIMPIPE_CHECK(rows > 0, "rows is {}", rows);
+    FAIL("not reached");
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    CHECK(text.find("rows > 0") != std::string::npos);
+    CHECK(text.find("core_test.cpp:") != std::string::npos);
+    CHECK(text.find("rows is -1") != std::string::npos);
+  }
+}
+
+TEST_CASE("tensor views keep strides and refuse what is out of range", "[unit]") {
+  std::array<float, 12> data{};
+  const Tensor matrix(data.data(), DType::kF32, {3, 4});
+  const Tensor part = matrix.rows(1, 3).columns(1, 3);
+  CHECK(part.as<float>() == data.data() + 5);
+  CHECK(part.stride(0) == 4);
+  CHECK_FALSE(part.contiguous());
+  CHECK(matrix.reshape({2, 6}).contiguous());
+  CHECK_THROWS_AS(part.reshape({4}), Error);
+  CHECK_THROWS_AS(matrix.rows(2, 4), Error);
+  CHECK_THROWS_AS(matrix.as<BFloat16>(), Error);
+  CHECK(matrix.describe() == "fp32[3, 4]");
+}
+
+TEST_CASE("random values are functions of seed, stream and index", "[unit]") {
+  const RandomStream stream{RandomStream::Use::kTest, 7};
+  std::set<std::uint64_t> seen;
+  double mean = 0;
+  double square = 0;
+  constexpr int kCount = 20000;
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    seen.insert(random_u64(3, stream, i));
+    const double x = random_normal(3, stream, i);
+    mean += x / kCount;
+    square += x * x / kCount;
+  }
+  CHECK(seen.size() == kCount);
+  CHECK(std::abs(mean) < 0.03);
+  CHECK(std::abs(square - 1) < 0.05);
+  CHECK(random_u64(3, stream, 5) == random_u64(3, stream, 5));
+  CHECK(random_u64(4, stream, 5) != random_u64(3, stream, 5));
+}
+
+TEST_CASE("Philox 4x32-10 meets its published known answers", "[unit]") {
+  // Zero key and counter, from the test vectors of the Random123 paper's authors.
+  const auto block = random_block(0, RandomStream{static_cast<RandomStream::Use>(0), 0}, 0);
+  CHECK(block == std::array<std::uint32_t, 4>{0x6627e8d5U, 0xe169c58dU, 0xbc57ac4cU, 0x9b00dbd8U});
+}
+
+TEST_CASE("the first failure wins and wakes every wait", "[unit]") {
+  FirstError first;
+  int woken = 0;
+  first.on_stop([&] { ++woken; });
+  CHECK(first.set(std::make_exception_ptr(Error("tensor w is gone")),
+                  {.rank = 1, .device = 2, .step = 0, .action = ""}));
+  CHECK_FALSE(first.set(std::make_exception_ptr(Error("later")), {}));
+  CHECK(woken == 1);
+  first.on_stop([&] { ++woken; });
+  CHECK(woken == 2);
+  CHECK(first.report()->message == "tensor w is gone");
+  CHECK(first.report()->site.device == 2);
+  CHECK_THROWS_AS(StopToken(first).throw_if_stopped(), Stopped);
+}
+
+}  // namespace slimpipe

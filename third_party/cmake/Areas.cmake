@@ -1,0 +1,17 @@
+# slimpipe_area(<name> LINK <target_link_libraries arguments>)
+# Library slimpipe::<name> from src/<name>/**.cpp, public headers in include/slimpipe/<name>.
+function(slimpipe_area name)
+  cmake_parse_arguments(AREA "" "" "LINK" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  if(NOT sources)
+    add_library(slimpipe_${name} INTERFACE)
+    add_library(slimpipe::${name} ALIAS slimpipe_${name})
+    return()
+  endif()
+  add_library(slimpipe_${name} STATIC ${sources})
+  add_library(slimpipe::${name} ALIAS slimpipe_${name})
+  target_include_directories(slimpipe_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include
+    PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(slimpipe_${name} PRIVATE slimpipe::options Threads::Threads)
+  target_link_libraries(slimpipe_${name} ${AREA_LINK})
+endfunction()

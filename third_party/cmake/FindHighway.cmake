@@ -1,0 +1,12 @@
+# Finds the library 'hwy' and defines hwy::hwy. Its own CMake package is not used: on some systems
+# it is absent or asks for optional parts this project does not need.
+find_path(Highway_INCLUDE_DIR hwy/highway.h)
+find_library(Highway_LIBRARY hwy)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Highway REQUIRED_VARS Highway_LIBRARY Highway_INCLUDE_DIR)
+if(Highway_FOUND AND NOT TARGET hwy::hwy)
+  add_library(hwy::hwy UNKNOWN IMPORTED)
+  set_target_properties(hwy::hwy PROPERTIES IMPORTED_LOCATION ${Highway_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${Highway_INCLUDE_DIR})
+endif()
+mark_as_advanced(Highway_INCLUDE_DIR Highway_LIBRARY)
