@@ -1,0 +1,102 @@
+#pragma once
+// One Llama decoder layer with explicit forward and backward over one slice, in three parts each, so that
+// a schedule can put the exchange of attention context between them.
+//
+//   pre_attention    n1 = norm(x);  q, k, v = split(n1·Wqkvᵀ), q and k rotated
+//   attention        o, lse = attention(q, K/V blocks of slices 0..i)
+//   post_attention   x2 = x + o·Woᵀ;  n2 = norm(x2);  out = x2 + (silu(gate) ∘ up)·Wdownᵀ
+//
+// T tokens, H hidden, N heads, K KV heads, D head size, F FFN size; "compute" is the run's compute type.
+
+#include <span>
+
+#include "slimpipe/config/run_config.h"
+#include "slimpipe/device/backend.h"
+#include "slimpipe/model/parallel_context.h"
+#include "slimpipe/model/parameters.h"
+#include "slimpipe/model/slice.h"
+
+namespace slimpipe::model {
+
+/// What a layer keeps of a slice from its forward. Freed in parts: `input_part` when the backward for
+/// inputs is done, `weight_part` (the inputs of the linears) when the weight gradients are. K and V live
+/// until the slice's own attention backward, which is their last reader.
+struct LayerSaved {
+  device::Buffer x_part;
+  device::Buffer kv_part;
+  device::Buffer input_part;
+  device::Buffer weight_part;
+
+  Tensor x;            ///< [T, H] compute, x_part: the layer's input
+  device::KvBlock kv;  ///< [T, K, D] twice, kv_part
+  Tensor rstd1;        ///< [T] fp32, input_part
+  Tensor q;            ///< [T, N, D] compute, input_part
+  Tensor lse;          ///< [N, T] fp32, input_part
+  Tensor x2;           ///< [T, H] compute, input_part
+  Tensor rstd2;        ///< [T] fp32, input_part
+  Tensor gate_up;      ///< [T, 2F] compute, input_part
+  Tensor n1;           ///< [T, H] compute, weight_part
+  Tensor o;            ///< [T, N, D] compute, weight_part
+  Tensor n2;           ///< [T, H] compute, weight_part
+  Tensor act;          ///< [T, F] compute, weight_part
+};
+
+/// Gradients alive during one layer's backward of a slice: every dY of the linears, kept for their weight
+/// gradients. Scope kWorkspace.
+struct LayerBackward {
+  device::Buffer buffer;
+  Tensor d_out;      ///< [T, H] compute, gradient of the layer's output; the caller's memory
+  Tensor d_gate_up;  ///< [T, 2F] compute
+  Tensor d_x2;       ///< [T, H] compute
+  Tensor d_o;        ///< [T, N, D] compute
+  Tensor dq;         ///< [T, N, D] fp32
+  Tensor d_qkv;      ///< [T, (N + 2K)·D] compute
+};
+
+class DecoderLayer {
+ public:
+  DecoderLayer(const config::ModelConfig& model, DType compute, ParallelContext& parallel,
+               LayerTensors weights, LayerTensors gradients);
+
+  /// Bytes of saved activations (Scope::kSavedActivations) a token costs in one layer, before the arena's
+  /// rounding: the declared fields above.
+  [[nodiscard]] static std::int64_t saved_bytes_per_token(const config::ModelConfig& model, DType compute);
+
+  /// Allocates x_part (where `saved.x` is still empty: layer 0 of a stage is given its received input)
+  /// and the other parts, in Scope::kSavedActivations.
+  void allocate_saved(device::Device& device, const SliceRef& slice, LayerSaved& saved) const;
+  /// Allocates dK, dV blocks, zeroed, Scope::kKvGradients; returns the block over `buffer`.
+  [[nodiscard]] device::KvGradientBlock allocate_kv_gradient(device::Device& device, std::int64_t tokens,
+                                                             device::Buffer& buffer) const;
+
+  void pre_attention(device::Device& device, const SliceRef& slice, LayerSaved& saved) const;
+  /// `blocks`: slices 0..i of this layer and microbatch, the slice's own last.
+  void attention(device::Device& device, const SliceRef& slice, LayerSaved& saved,
+                 std::span<const device::KvBlock> blocks) const;
+  /// out = [T, H] compute, the caller's memory (the next layer's x or a send buffer).
+  void post_attention(device::Device& device, const SliceRef& slice, LayerSaved& saved, Tensor out) const;
+
+  /// Allocates `state` and fills d_gate_up, d_x2, d_o from state.d_out.
+  void post_attention_backward_input(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
+                                     LayerBackward& state) const;
+  /// dq = ...; dK, dV of slices 0..i += ...
+  void attention_backward(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
+                          LayerBackward& state, std::span<const device::KvBlock> blocks,
+                          std::span<const device::KvGradientBlock> kv_gradients) const;
+  /// d_qkv and d_x = [T, H] compute (the caller's memory) from dq and the slice's own complete dK, dV.
+  void pre_attention_backward_input(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
+                                    LayerBackward& state, const device::KvGradientBlock& own,
+                                    Tensor d_x) const;
+  /// All weight gradients of the linears += ...; norm gains are done with the inputs.
+  void backward_weight(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
+                       const LayerBackward& state) const;
+
+ private:
+  config::ModelConfig model_;
+  DType compute_;
+  ParallelContext& parallel_;
+  LayerTensors weights_;
+  LayerTensors gradients_;
+};
+
+}  // namespace slimpipe::model

@@ -1,0 +1,124 @@
+#pragma once
+// The one list of a model's parameters, and their storage on a device.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "slimpipe/config/run_config.h"
+#include "slimpipe/device/backend.h"
+
+namespace slimpipe::model {
+
+/// The part of the model that uses a parameter; decides which stage holds it.
+enum class Part : std::uint8_t { kEmbedding, kLayer, kFinalNorm, kHead };
+
+/// How tensor parallelism will cut a parameter.
+enum class ShardRule : std::uint8_t { kReplicated, kOutputFeatures, kInputFeatures, kVocabulary };
+
+enum class Init : std::uint8_t { kOnes, kNormal };
+
+struct ParameterSpec {
+  std::string name;                 ///< logical name, the same as Hugging Face's for Llama
+  std::vector<std::int64_t> shape;  ///< [out, in] or [n]
+  Part part = Part::kLayer;
+  int layer = -1;  ///< global layer index, -1 outside layers
+  Init init = Init::kNormal;
+  double init_std = 0;  ///< of kNormal; drawn by GLOBAL element index, so any layout draws the same
+  bool decay = false;   ///< weight decay: matrices only
+  ShardRule shard = ShardRule::kReplicated;
+  /// Stored directly behind the previous parameter, so that one GEMM covers both (q,k,v; gate,up).
+  bool fused_with_previous = false;
+  [[nodiscard]] std::int64_t size() const;
+};
+
+/// Order: embedding, layers (attention norm, q, k, v, o, feed-forward norm, gate, up, down), final norm,
+/// head (absent with tied embeddings). The gradient norm sums in this order.
+class ParameterTable {
+ public:
+  explicit ParameterTable(const config::ModelConfig& model);
+  [[nodiscard]] const std::vector<ParameterSpec>& entries() const { return entries_; }
+  [[nodiscard]] std::int64_t total_size() const;
+  /// Index of a logical name; throws Error where there is none.
+  [[nodiscard]] std::size_t index_of(std::string_view name) const;
+  /// Entries that a stage holding layers [first, first + count) needs; `first_stage` adds the embedding,
+  /// `last_stage` final norm and head (with tied embeddings: the embedding's table).
+  [[nodiscard]] std::vector<std::size_t> stage_entries(int first_layer, int layer_count, bool first_stage,
+                                                       bool last_stage) const;
+
+ private:
+  std::vector<ParameterSpec> entries_;
+  std::unordered_map<std::string, std::size_t> by_name_;
+};
+
+/// Multiplying parameters for the FLOP count: all but the input embedding.
+[[nodiscard]] std::int64_t multiplying_parameters(const config::ModelConfig& model);
+/// 6 · multiplying parameters + 6 · L · N · D · S, causal attention counted by half; `full_attention`
+/// counts it whole (12 · L · N · D · S).
+[[nodiscard]] double flops_per_token(const config::ModelConfig& model, std::int64_t sequence_length,
+                                     bool full_attention);
+
+/// One parameter on a device. Tensors are flat-compatible: contiguous, of the spec's shape.
+struct StoredParameter {
+  std::size_t index = 0;  ///< in the table
+  Tensor master;          ///< fp32; the value itself
+  Tensor compute;         ///< compute type; the same memory as master in fp32
+  Tensor gradient;        ///< fp32
+  Tensor moment1;         ///< fp32
+  Tensor moment2;         ///< fp32
+};
+
+/// Weights or gradients of one decoder layer. H hidden, N heads, K KV heads, D head size, F FFN size.
+struct LayerTensors {
+  Tensor attention_norm;    ///< [H]
+  Tensor qkv;               ///< [(N + 2K)·D, H]: rows of q, then k, then v
+  Tensor attention_output;  ///< [H, N·D]
+  Tensor ffn_norm;          ///< [H]
+  Tensor gate_up;           ///< [2F, H]: rows of gate, then up
+  Tensor down;              ///< [H, F]
+};
+
+/// Storage of the parameters of a device's stages.
+class ParameterStore {
+ public:
+  /// `entries`: table indices, ascending, without repetition. `training` false: no gradients or moments.
+  ParameterStore(device::Device& device, const ParameterTable& table, const config::ModelConfig& model,
+                 DType compute, std::vector<std::size_t> entries, bool training);
+
+  /// Draws the initial values; moments become 0.
+  void initialise(std::uint64_t seed);
+  /// Writes compute copies from the masters (after a load). Nothing in fp32.
+  void refresh_compute();
+  void zero_gradients();
+
+  [[nodiscard]] const std::vector<StoredParameter>& parameters() const { return stored_; }
+  /// nullptr where this device does not hold the entry.
+  [[nodiscard]] const StoredParameter* find(std::size_t table_index) const;
+  [[nodiscard]] LayerTensors layer_weights(int global_layer) const;
+  [[nodiscard]] LayerTensors layer_gradients(int global_layer) const;
+  [[nodiscard]] Tensor embedding_weight() const;     ///< [V, H] compute
+  [[nodiscard]] Tensor embedding_gradient() const;   ///< [V, H] fp32
+  [[nodiscard]] Tensor final_norm_weight() const;    ///< [H] compute
+  [[nodiscard]] Tensor final_norm_gradient() const;  ///< [H] fp32
+  [[nodiscard]] Tensor head_weight() const;          ///< [V, H] compute; tied: the embedding's
+  /// [V, H] fp32. With tied embeddings a buffer of its own, even on one device, so that both uses add up
+  /// apart and are summed once at the end of the step, whatever the pipeline size.
+  [[nodiscard]] Tensor head_gradient() const;
+
+ private:
+  enum class Kind : std::uint8_t { kCompute, kGradient };
+  [[nodiscard]] LayerTensors layer_tensors(int global_layer, Kind kind) const;
+
+  device::Device& device_;
+  const ParameterTable& table_;
+  config::ModelConfig model_;
+  DType compute_;
+  std::vector<StoredParameter> stored_;
+  std::vector<device::Buffer> buffers_;
+  Tensor tied_head_gradient_;
+};
+
+}  // namespace slimpipe::model
