@@ -28,6 +28,8 @@ enum class Phase : std::uint8_t {
   kEmbedBackward,               ///< stage 0
   kSendGradient,                ///< to the previous stage (not stage 0)
   kReleaseSlice,                ///< saved activations of the slice end here
+  // end of the step, of no action
+  kCombineTiedGradients,  ///< sum of the two uses of a tied embedding
 };
 [[nodiscard]] std::string_view name_of(Phase phase);
 [[nodiscard]] bool is_communication(Phase phase);

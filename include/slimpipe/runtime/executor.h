@@ -1,0 +1,37 @@
+#pragma once
+// Runs one device's Program, strictly in order. It alone posts messages and waits for them.
+
+#include <vector>
+
+#include "slimpipe/comm/transport.h"
+#include "slimpipe/core/stop.h"
+#include "slimpipe/io/trace.h"
+#include "slimpipe/runtime/progress.h"
+#include "slimpipe/runtime/step_runner.h"
+
+namespace slimpipe::runtime {
+
+/// Where a device's time went in one run of a program.
+struct ExecutionTimes {
+  double wall_ms = 0;     ///< first step's start to last step's end
+  double compute_ms = 0;  ///< inside compute steps
+  double wait_ms = 0;     ///< waiting for messages
+};
+
+class Executor {
+ public:
+  Executor(comm::Endpoint& endpoint, StepRunner& runner, Progress& progress, StopToken stop)
+      : endpoint_(endpoint), runner_(runner), progress_(progress), stop_(stop) {}
+
+  /// Returns when the last step is done. Appends an event a step to `trace` where it is not null. Throws
+  /// what a step throws, or Stopped; messages still under way are then left to the transport.
+  ExecutionTimes run(const Program& program, std::vector<io::TraceEvent>* trace = nullptr);
+
+ private:
+  comm::Endpoint& endpoint_;
+  StepRunner& runner_;
+  Progress& progress_;
+  StopToken stop_;
+};
+
+}  // namespace slimpipe::runtime

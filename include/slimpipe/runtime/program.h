@@ -1,0 +1,71 @@
+#pragma once
+// A Program is a schedule compiled for one device: a flat list of steps that the executor runs strictly in
+// order. Everything is decided here: when a receive is posted, when a message is waited for, when a buffer
+// may be reused.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "slimpipe/comm/topology.h"
+#include "slimpipe/comm/transport.h"
+#include "slimpipe/schedule/phases.h"
+#include "slimpipe/schedule/schedule.h"
+
+namespace slimpipe::runtime {
+
+enum class StepKind : std::uint8_t {
+  kCompute,
+  kPostReceive,
+  kWaitReceive,  ///< the data has arrived and belongs to the slice from here on
+  kPostSend,
+  kWaitSend,  ///< the message's buffer is freed here
+};
+
+struct Step {
+  StepKind kind = StepKind::kCompute;
+  schedule::Phase phase = schedule::Phase::kEmbed;
+  schedule::Action action;  ///< the action this step is of (of a message: the one that sends or receives it)
+  int layer = -1;           ///< index within the chunk, -1 where the step is not of one layer
+  int transfer = -1;        ///< index into Program::transfers of a communication step
+};
+
+struct Transfer {
+  comm::Channel channel;
+  std::int64_t bytes = 0;
+};
+
+struct Program {
+  int device = 0;
+  bool training = true;
+  schedule::Spec spec;
+  std::vector<Step> steps;
+  std::vector<Transfer> transfers;
+};
+
+/// What compile needs to know of the model and the layout.
+struct CompileInput {
+  int layers = 0;                  ///< of the whole model, a multiple of the number of stages
+  std::int64_t message_bytes = 0;  ///< hidden states of one slice in the compute type
+  std::int64_t tied_bytes = 0;     ///< fp32 gradient of a tied embedding; 0: embeddings are not tied
+  bool training = true;            ///< false: `schedule` is forward-only
+  std::vector<int> devices;        ///< pipeline rank -> device index
+};
+
+/// Sends of one channel that may be under way before the device waits for the oldest. Two, so that a
+/// receiver that is late by one action does not stall the sender.
+inline constexpr int kSendsInFlight = 2;
+
+/// Compiles the schedule for every pipeline rank. Receives are posted one action ahead of their use.
+[[nodiscard]] std::vector<Program> compile(const schedule::Schedule& schedule, const CompileInput& input);
+
+/// Everything wrong with a set of programs, empty when sound: every channel carries the same sequence of
+/// sizes at both ends, every transfer is posted once and waited for once, and the programs finish when run
+/// side by side with sends that complete only once their receive is posted.
+[[nodiscard]] std::vector<std::string> validate(const std::vector<Program>& programs);
+
+/// "forward chunk 0 microbatch 1 slice 3, layer 2: attention", "wait receive activation …": for watchdog,
+/// trace and error texts.
+[[nodiscard]] std::string describe(const Step& step);
+
+}  // namespace slimpipe::runtime

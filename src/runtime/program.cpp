@@ -1,0 +1,174 @@
+#include "slimpipe/runtime/program.h"
+
+#include <deque>
+#include <map>
+
+#include "slimpipe/core/check.h"
+#include "slimpipe/runtime/progress.h"
+
+namespace slimpipe::runtime {
+
+using schedule::Action;
+using schedule::ActionKind;
+using schedule::LayerStep;
+using schedule::Phase;
+
+namespace {
+
+/// Compiles one pipeline rank.
+class Compiler {
+ public:
+  Compiler(const schedule::Schedule& schedule, const CompileInput& input, int rank)
+      : schedule_(schedule), input_(input), rank_(rank) {
+    program_.device = input.devices[rank];
+    program_.training = input.training;
+    program_.spec = schedule.spec;
+  }
+
+  Program run() {
+    const auto& actions = schedule_.devices[rank_];
+    if (!actions.empty()) post_receive(actions[0]);
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      if (i + 1 < actions.size()) post_receive(actions[i + 1]);
+      compile_action(actions[i]);
+    }
+    for (auto& [channel, sends] : sends_in_flight_) {
+      while (!sends.empty()) wait_oldest_send(sends);
+    }
+    if (input_.training && input_.tied_bytes > 0) combine_tied_gradients();
+    return std::move(program_);
+  }
+
+ private:
+  [[nodiscard]] int stage_of(const Action& action) const { return schedule_.stage_of[rank_][action.chunk]; }
+  [[nodiscard]] int device_of_stage(int stage) const { return input_.devices[schedule_.device_of(stage)]; }
+
+  [[nodiscard]] std::vector<LayerStep> steps_of(const Action& action) const {
+    const int stages = schedule_.spec.stages();
+    const schedule::ChunkShape shape{stage_of(action), stages, input_.layers / stages};
+    return schedule::expand(action, shape, schedule_.spec.slices, input_.training);
+  }
+
+  int add_transfer(const comm::Channel& channel, std::int64_t bytes) {
+    program_.transfers.push_back({channel, bytes});
+    return static_cast<int>(program_.transfers.size()) - 1;
+  }
+
+  void add(StepKind kind, Phase phase, const Action& action, int layer, int transfer) {
+    program_.steps.push_back({kind, phase, action, layer, transfer});
+  }
+
+  /// Posts the receive of `action` where it has one, remembering it for the action's own wait.
+  void post_receive(const Action& action) {
+    for (const LayerStep& step : steps_of(action)) {
+      if (step.phase != Phase::kReceiveActivation && step.phase != Phase::kReceiveGradient) continue;
+      const bool activation = step.phase == Phase::kReceiveActivation;
+      const int peer = device_of_stage(stage_of(action) + (activation ? -1 : 1));
+      const auto purpose = activation ? comm::Purpose::kActivation : comm::Purpose::kGradient;
+      const int transfer = add_transfer({peer, program_.device, purpose}, input_.message_bytes);
+      add(StepKind::kPostReceive, step.phase, action, -1, transfer);
+      receives_posted_.push_back(transfer);
+    }
+  }
+
+  void compile_action(const Action& action) {
+    for (const LayerStep& step : steps_of(action)) {
+      switch (step.phase) {
+        case Phase::kReceiveActivation:
+        case Phase::kReceiveGradient:
+          add(StepKind::kWaitReceive, step.phase, action, -1, receives_posted_.front());
+          receives_posted_.pop_front();
+          break;
+        case Phase::kSendActivation:
+        case Phase::kSendGradient:
+          send(step.phase, action);
+          break;
+        default:
+          add(StepKind::kCompute, step.phase, action, step.layer, -1);
+      }
+    }
+  }
+
+  void send(Phase phase, const Action& action) {
+    const bool activation = phase == Phase::kSendActivation;
+    const int peer = device_of_stage(stage_of(action) + (activation ? 1 : -1));
+    const auto purpose = activation ? comm::Purpose::kActivation : comm::Purpose::kGradient;
+    const comm::Channel channel{program_.device, peer, purpose};
+    auto& sends = sends_in_flight_[channel];
+    while (static_cast<int>(sends.size()) >= kSendsInFlight) wait_oldest_send(sends);
+    const int transfer = add_transfer(channel, input_.message_bytes);
+    add(StepKind::kPostSend, phase, action, -1, transfer);
+    sends.push_back(program_.steps.back());
+  }
+
+  void wait_oldest_send(std::deque<Step>& sends) {
+    const Step& posted = sends.front();
+    add(StepKind::kWaitSend, posted.phase, posted.action, -1, posted.transfer);
+    sends.pop_front();
+  }
+
+  /// The first and the last stage swap what they have of a tied embedding's gradient, and add the other's.
+  void combine_tied_gradients() {
+    const int first = device_of_stage(0);
+    const int last = device_of_stage(schedule_.spec.stages() - 1);
+    const int self = program_.device;
+    if (self != first && self != last) return;
+    const Phase phase = Phase::kCombineTiedGradients;
+    const Action none;
+    if (first == last) {
+      add(StepKind::kCompute, phase, none, -1, -1);
+      return;
+    }
+    const int peer = self == first ? last : first;
+    const int receive = add_transfer({peer, self, comm::Purpose::kTiedGradient}, input_.tied_bytes);
+    const int send = add_transfer({self, peer, comm::Purpose::kTiedGradient}, input_.tied_bytes);
+    add(StepKind::kPostReceive, phase, none, -1, receive);
+    add(StepKind::kPostSend, phase, none, -1, send);
+    add(StepKind::kWaitReceive, phase, none, -1, receive);
+    // The own gradient is still being read by the send until it is done.
+    add(StepKind::kWaitSend, phase, none, -1, send);
+    add(StepKind::kCompute, phase, none, -1, -1);
+  }
+
+  const schedule::Schedule& schedule_;
+  const CompileInput& input_;
+  int rank_;
+  Program program_;
+  std::deque<int> receives_posted_;
+  std::map<comm::Channel, std::deque<Step>> sends_in_flight_;
+};
+
+}  // namespace
+
+std::vector<Program> compile(const schedule::Schedule& schedule, const CompileInput& input) {
+  const int pipeline = schedule.spec.pipeline;
+  SLIMPIPE_CHECK(input.layers > 0 && input.layers % schedule.spec.stages() == 0, "{} layers, {} stages",
+                 input.layers, schedule.spec.stages());
+  SLIMPIPE_CHECK(static_cast<int>(input.devices.size()) == pipeline, "{} devices for a pipeline of {}",
+                 input.devices.size(), pipeline);
+  std::vector<Program> programs;
+  programs.reserve(pipeline);
+  for (int rank = 0; rank < pipeline; ++rank) programs.push_back(Compiler(schedule, input, rank).run());
+  return programs;
+}
+
+std::string describe(const Step& step) {
+  static constexpr const char* kPrefix[] = {"",
+                                            "post receive: ", "wait receive: ", "post send: ", "wait send: "};
+  std::string text = kPrefix[static_cast<std::size_t>(step.kind)];
+  if (step.phase == Phase::kCombineTiedGradients) return text + std::string(schedule::name_of(step.phase));
+  text += fmt::format("{} {}", schedule::to_string(step.action), schedule::name_of(step.phase));
+  if (step.layer >= 0) text += fmt::format(", layer {}", step.layer);
+  return text;
+}
+
+std::string Progress::describe() const {
+  const Program* program = program_.load(std::memory_order_acquire);
+  if (program == nullptr) return "idle";
+  const auto index = static_cast<std::size_t>(index_.load(std::memory_order_relaxed));
+  if (index >= program->steps.size()) return "idle";
+  return fmt::format("step {} of {}: {}", index + 1, program->steps.size(),
+                     runtime::describe(program->steps[index]));
+}
+
+}  // namespace slimpipe::runtime

@@ -1,0 +1,40 @@
+#pragma once
+// What a StageRunner keeps of slices and microbatches within a step.
+
+#include <optional>
+#include <vector>
+
+#include "slimpipe/runtime/stage_runner.h"
+
+namespace slimpipe::runtime {
+
+struct StageRunner::SliceState {
+  std::vector<model::LayerSaved> layers;
+  device::Buffer received;           ///< message under way, [T, H] compute
+  device::Buffer output;             ///< of the chunk: sent on, or read by the head
+  device::Buffer received_gradient;  ///< message under way
+  device::Buffer gradient;           ///< of what the layer at work put out; starts as the chunk output's
+  device::Buffer input_gradient;     ///< of the chunk's input: sent on, or read by the embedding
+  model::LayerBackward backward;     ///< of the layer at work
+};
+
+/// K,V blocks of a layer, slices 0..i, and the fp32 blocks of their gradients.
+struct LayerContext {
+  std::vector<device::KvBlock> blocks;
+  std::vector<device::KvGradientBlock> gradients;
+  std::vector<device::Buffer> gradient_buffers;
+};
+
+struct StageRunner::MicrobatchState {
+  std::vector<LayerContext> layers;
+};
+
+struct StageRunner::Chunk {
+  ChunkPlacement placement;
+  std::vector<model::DecoderLayer> layers;
+  std::optional<model::OutputHead> head;
+  std::vector<SliceState> slices;  ///< [microbatch · n + slice]
+  std::vector<MicrobatchState> microbatches;
+};
+
+}  // namespace slimpipe::runtime
