@@ -35,8 +35,13 @@ std::vector<std::size_t> parameters_of(const model::ParameterTable& table,
 StageRunner::StageRunner(device::Device& device, model::ParameterStore& store,
                          const config::ModelConfig& model, DType compute, std::int64_t sequence_length,
                          std::vector<ChunkPlacement> chunks)
-    : device_(device), store_(store), model_(model), compute_(compute), sequence_length_(sequence_length) {
-  for (const ChunkPlacement& placement : chunks) {
+    : device_(device),
+      store_(store),
+      model_(model),
+      compute_(compute),
+      sequence_length_(sequence_length),
+      placements_(std::move(chunks)) {
+  for (const ChunkPlacement& placement : placements_) {
     Chunk& chunk = chunks_.emplace_back();
     chunk.placement = placement;
     for (int l = placement.first_layer; l < placement.first_layer + placement.layers; ++l) {

@@ -54,6 +54,7 @@ class StageRunner : public StepRunner {
   [[nodiscard]] std::vector<double> losses();
   /// Throws Error naming what is still allocated in the scopes that live within a step.
   void check_nothing_left() const;
+  [[nodiscard]] const std::vector<ChunkPlacement>& chunks() const { return placements_; }
 
   void run(const Step& step) override;
   [[nodiscard]] std::span<std::byte> message(const Step& step, const Transfer& transfer) override;
@@ -98,6 +99,7 @@ class StageRunner : public StepRunner {
   const Program* program_ = nullptr;
   float gradient_scale_ = 0;
 
+  std::vector<ChunkPlacement> placements_;
   std::vector<Chunk> chunks_;
   device::Buffer rope_buffer_;  ///< inverse frequencies, cos and sin of one slice
   Tensor inverse_frequency_;

@@ -1,0 +1,97 @@
+#pragma once
+// Checkpoints: logical tensors, independent of how the run was laid out.
+//
+//   <folder>/step-00000100/manifest.json          written last; a folder without it is not a checkpoint
+//   <folder>/step-00000100/device-00000.safetensors, one file a device, in parallel
+//
+// Tensors are named as in the parameter table; the fp32 master is NAME itself, the moments are
+// "moment1/NAME" and "moment2/NAME". The manifest lists files (bytes, xxh3-64 hash) and, for every logical
+// tensor, the pieces it is stored in (file, first element, count): a later sharding adds pieces, not a new
+// format. Everything is written to "<name>.partial", synced and renamed.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "slimpipe/io/safetensors.h"
+#include "slimpipe/model/parameters.h"
+
+namespace slimpipe::train {
+
+/// What a run goes on from besides its tensors.
+struct TrainingState {
+  std::int64_t step = 0;     ///< steps done
+  std::int64_t cursor = 0;   ///< samples consumed
+  std::int64_t updates = 0;  ///< optimizer updates applied (steps less the skipped ones)
+  std::int64_t skipped = 0;  ///< non-finite steps so far
+  std::int64_t skipped_in_row = 0;
+  bool operator==(const TrainingState&) const = default;
+};
+
+/// One parameter's three roles, in the order they are stored.
+enum class Role : std::uint8_t { kMaster, kMoment1, kMoment2 };
+[[nodiscard]] std::string stored_name(const std::string& parameter, Role role);
+
+struct FileRecord {
+  std::string name;
+  std::int64_t bytes = 0;
+  std::uint64_t hash = 0;
+};
+
+struct Piece {
+  std::string file;
+  std::int64_t begin = 0;  ///< first element in the logical tensor, flattened
+  std::int64_t count = 0;
+};
+
+struct TensorRecord {
+  std::vector<std::int64_t> shape;
+  std::vector<Piece> pieces;
+};
+
+struct Manifest {
+  TrainingState state;
+  std::vector<FileRecord> files;
+  std::map<std::string, TensorRecord> tensors;  ///< by stored name
+};
+
+[[nodiscard]] std::string to_json(const Manifest& manifest);
+/// Throws InputError naming `path` and what is wrong.
+[[nodiscard]] Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
+
+/// The folder name of a step's checkpoint.
+[[nodiscard]] std::string checkpoint_name(std::int64_t step);
+/// Creates an empty "<name>.partial" (removing a left-over) and returns it.
+std::filesystem::path begin_checkpoint(const std::filesystem::path& folder, std::int64_t step);
+/// Writes the manifest, syncs, renames the partial folder to its final name (replacing one of the same step)
+/// and deletes complete checkpoints beyond the newest `keep` (0 keeps all).
+std::filesystem::path commit_checkpoint(const std::filesystem::path& folder, const Manifest& manifest,
+                                        int keep);
+/// Complete checkpoints, oldest first: those with a readable manifest whose files are all there with the
+/// right sizes.
+[[nodiscard]] std::vector<std::filesystem::path> complete_checkpoints(const std::filesystem::path& folder);
+/// The newest complete one.
+[[nodiscard]] std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder);
+
+/// Reads logical tensors of one checkpoint. A file is opened, and its hash compared with the manifest, when
+/// the first piece of it is asked for; a wrong one is an InputError naming file and tensor.
+class CheckpointReader {
+ public:
+  explicit CheckpointReader(std::filesystem::path checkpoint);
+  [[nodiscard]] const Manifest& manifest() const { return manifest_; }
+  /// Elements [begin, begin + out.size()) of the tensor, which must have `shape`.
+  void read(const std::string& stored_name, const std::vector<std::int64_t>& shape, std::int64_t begin,
+            std::span<float> out);
+
+ private:
+  io::SafetensorsReader& open(const std::string& file, const std::string& tensor);
+  std::filesystem::path checkpoint_;
+  Manifest manifest_;
+  std::map<std::string, io::SafetensorsReader> files_;
+};
+
+}  // namespace slimpipe::train

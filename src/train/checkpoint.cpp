@@ -1,0 +1,259 @@
+#include "slimpipe/train/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/ranges.h>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "slimpipe/core/check.h"
+#include "slimpipe/core/log.h"
+#include "slimpipe/io/files.h"
+
+namespace slimpipe::train {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr const char* kManifestName = "manifest.json";
+constexpr const char* kFormat = "slimpipe-checkpoint";
+constexpr int kVersion = 1;
+
+std::int64_t elements(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+/// File names in a manifest are plain names: nothing outside the checkpoint's folder is ever opened.
+void check_file_name(const std::string& name, const fs::path& path) {
+  if (name.empty() || name != fs::path(name).filename().string() || name == "." || name == "..") {
+    throw_input_error("{}: file name \"{}\" is not a plain name inside the checkpoint", path.string(), name);
+  }
+}
+
+Manifest manifest_from(const Json& json, const fs::path& path) {
+  if (json.at("format") != kFormat || json.at("version") != kVersion) {
+    throw_input_error("{}: expected format \"{}\" version {}, found {} version {}", path.string(), kFormat,
+                      kVersion, json.at("format").dump(), json.at("version").dump());
+  }
+  Manifest manifest;
+  const Json& state = json.at("state");
+  manifest.state = {state.at("step"), state.at("cursor"), state.at("updates"), state.at("skipped"),
+                    state.at("skipped_in_row")};
+  for (const Json& file : json.at("files")) {
+    const std::string hash = file.at("xxh3_64");
+    FileRecord record{file.at("name"), file.at("bytes"), 0};
+    check_file_name(record.name, path);
+    const auto [end, error] = std::from_chars(hash.data(), hash.data() + hash.size(), record.hash, 16);
+    if (error != std::errc() || end != hash.data() + hash.size() || hash.size() != 16) {
+      throw_input_error("{}: hash \"{}\" of {} is not 16 hexadecimal digits", path.string(), hash,
+                        record.name);
+    }
+    manifest.files.push_back(std::move(record));
+  }
+  for (const auto& [name, tensor] : json.at("tensors").items()) {
+    TensorRecord& record = manifest.tensors[name];
+    record.shape = tensor.at("shape").get<std::vector<std::int64_t>>();
+    for (const Json& piece : tensor.at("pieces")) {
+      record.pieces.push_back({piece.at("file"), piece.at("begin"), piece.at("count")});
+      check_file_name(record.pieces.back().file, path);
+    }
+  }
+  return manifest;
+}
+
+/// Why a folder is not a complete checkpoint; empty if it is one.
+std::string incompleteness(const fs::path& checkpoint) {
+  std::error_code error;
+  if (!fs::is_regular_file(checkpoint / kManifestName, error)) return "has no manifest.json";
+  try {
+    const Manifest manifest =
+        parse_manifest(io::read_text(checkpoint / kManifestName), checkpoint / kManifestName);
+    for (const FileRecord& file : manifest.files) {
+      const auto size = fs::file_size(checkpoint / file.name, error);
+      if (error) return fmt::format("lacks {}", file.name);
+      if (static_cast<std::int64_t>(size) != file.bytes) {
+        return fmt::format("{} has {} bytes, the manifest says {}", file.name, size, file.bytes);
+      }
+    }
+  } catch (const Error& problem) {
+    return problem.what();
+  }
+  return {};
+}
+
+void delete_old(const fs::path& folder, int keep) {
+  if (keep <= 0) return;
+  const std::vector<fs::path> all = complete_checkpoints(folder);
+  for (std::ptrdiff_t i = 0; i < std::ssize(all) - keep; ++i) {
+    std::error_code error;
+    fs::remove_all(all[i], error);
+    if (error) log::warning("cannot delete the old checkpoint {}: {}", all[i].string(), error.message());
+  }
+}
+
+}  // namespace
+
+std::string stored_name(const std::string& parameter, Role role) {
+  switch (role) {
+    case Role::kMaster:
+      return parameter;
+    case Role::kMoment1:
+      return "moment1/" + parameter;
+    case Role::kMoment2:
+      return "moment2/" + parameter;
+  }
+  return parameter;
+}
+
+std::string to_json(const Manifest& manifest) {
+  Json json;
+  json["format"] = kFormat;
+  json["version"] = kVersion;
+  json["state"] = {{"step", manifest.state.step},
+                   {"cursor", manifest.state.cursor},
+                   {"updates", manifest.state.updates},
+                   {"skipped", manifest.state.skipped},
+                   {"skipped_in_row", manifest.state.skipped_in_row}};
+  json["files"] = Json::array();
+  for (const FileRecord& file : manifest.files) {
+    json["files"].push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_64", io::hash_text(file.hash)}});
+  }
+  json["tensors"] = Json::object();
+  for (const auto& [name, tensor] : manifest.tensors) {
+    Json pieces = Json::array();
+    for (const Piece& piece : tensor.pieces) {
+      pieces.push_back({{"file", piece.file}, {"begin", piece.begin}, {"count", piece.count}});
+    }
+    json["tensors"][name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"pieces", std::move(pieces)}};
+  }
+  return json.dump(1) + "\n";
+}
+
+Manifest parse_manifest(const std::string& text, const fs::path& path) {
+  try {
+    return manifest_from(Json::parse(text), path);
+  } catch (const nlohmann::json::exception& problem) {
+    throw_input_error("{}: not a checkpoint manifest: {}", path.string(), problem.what());
+  }
+}
+
+std::string checkpoint_name(std::int64_t step) {
+  return fmt::format("step-{:08}", step);
+}
+
+fs::path begin_checkpoint(const fs::path& folder, std::int64_t step) {
+  const fs::path partial = folder / (checkpoint_name(step) + ".partial");
+  std::error_code error;
+  fs::remove_all(partial, error);
+  fs::create_directories(partial, error);
+  if (error) throw_error("cannot create the checkpoint folder {}: {}", partial.string(), error.message());
+  return partial;
+}
+
+fs::path commit_checkpoint(const fs::path& folder, const Manifest& manifest, int keep) {
+  const std::string name = checkpoint_name(manifest.state.step);
+  const fs::path partial = folder / (name + ".partial");
+  const fs::path final = folder / name;
+  io::write_text_atomically(partial / kManifestName, to_json(manifest));
+  io::sync_directory(partial);
+  std::error_code error;
+  if (fs::exists(final, error)) {  // the same step was saved before (a run resumed from an older one)
+    const fs::path old = folder / (name + ".replaced");
+    fs::remove_all(old, error);
+    fs::rename(final, old, error);
+  }
+  fs::rename(partial, final, error);
+  if (error) throw_error("cannot rename {} to {}: {}", partial.string(), final.string(), error.message());
+  io::sync_directory(folder);
+  fs::remove_all(folder / (name + ".replaced"), error);
+  delete_old(folder, keep);
+  return final;
+}
+
+std::vector<fs::path> complete_checkpoints(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("step-") || name.find('.') != std::string::npos || !entry.is_directory(error))
+      continue;
+    const std::string problem = incompleteness(entry.path());
+    if (problem.empty()) {
+      found.push_back(entry.path());
+    } else {
+      log::warning("checkpoint {} is passed over: {}", entry.path().string(), problem);
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
+  const std::vector<fs::path> all = complete_checkpoints(folder);
+  if (all.empty()) return std::nullopt;
+  return all.back();
+}
+
+CheckpointReader::CheckpointReader(fs::path checkpoint)
+    : checkpoint_(std::move(checkpoint)),
+      manifest_(parse_manifest(io::read_text(checkpoint_ / kManifestName), checkpoint_ / kManifestName)) {}
+
+io::SafetensorsReader& CheckpointReader::open(const std::string& file, const std::string& tensor) {
+  if (const auto it = files_.find(file); it != files_.end()) return it->second;
+  const auto record = std::ranges::find(manifest_.files, file, &FileRecord::name);
+  if (record == manifest_.files.end()) {
+    throw_input_error("{}: tensor {} lies in {}, which the manifest does not list", checkpoint_.string(),
+                      tensor, file);
+  }
+  const fs::path path = checkpoint_ / file;
+  const std::uint64_t hash = io::hash_file(path);
+  if (hash != record->hash) {
+    throw_input_error(
+        "{}: the file is damaged (needed for tensor {}): its xxh3-64 is {}, the manifest says {}. Delete the "
+        "folder {} to go on from the checkpoint before it",
+        path.string(), tensor, io::hash_text(hash), io::hash_text(record->hash), checkpoint_.string());
+  }
+  return files_.emplace(file, io::SafetensorsReader(path)).first->second;
+}
+
+void CheckpointReader::read(const std::string& stored_name, const std::vector<std::int64_t>& shape,
+                            std::int64_t begin, std::span<float> out) {
+  const auto it = manifest_.tensors.find(stored_name);
+  if (it == manifest_.tensors.end()) {
+    throw_input_error("{}: there is no tensor {}; is it a checkpoint of another model?", checkpoint_.string(),
+                      stored_name);
+  }
+  const TensorRecord& record = it->second;
+  if (record.shape != shape) {
+    throw_input_error("{}: tensor {} has the shape [{}], this run's model needs [{}]", checkpoint_.string(),
+                      stored_name, fmt::join(record.shape, ", "), fmt::join(shape, ", "));
+  }
+  const std::int64_t end = begin + std::ssize(out);
+  SLIMPIPE_CHECK(begin >= 0 && end <= elements(shape), "elements [{}, {}) of {}", begin, end, stored_name);
+  std::int64_t filled = 0;
+  for (const Piece& piece : record.pieces) {
+    const std::int64_t from = std::max(begin, piece.begin);
+    const std::int64_t to = std::min(end, piece.begin + piece.count);
+    if (from >= to) continue;
+    io::SafetensorsReader& file = open(piece.file, stored_name);
+    const io::TensorEntry* entry = file.find(stored_name);
+    if (entry == nullptr || entry->dtype != DType::kF32 ||
+        entry->bytes != piece.count * size_of(DType::kF32)) {
+      throw_input_error("{}: tensor {} is not there as {} fp32 numbers", (checkpoint_ / piece.file).string(),
+                        stored_name, piece.count);
+    }
+    file.read(*entry, (from - piece.begin) * size_of(DType::kF32),
+              std::as_writable_bytes(out.subspan(from - begin, to - from)));
+    filled += to - from;
+  }
+  if (filled != std::ssize(out)) {
+    throw_input_error("{}: the pieces of tensor {} cover {} of the elements [{}, {})", checkpoint_.string(),
+                      stored_name, filled, begin, end);
+  }
+}
+
+}  // namespace slimpipe::train

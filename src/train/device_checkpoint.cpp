@@ -1,0 +1,112 @@
+#include "slimpipe/train/device_checkpoint.h"
+
+#include <algorithm>
+
+#include "slimpipe/core/check.h"
+
+namespace slimpipe::train {
+namespace {
+
+constexpr Role kRoles[] = {Role::kMaster, Role::kMoment1, Role::kMoment2};
+constexpr std::int64_t kPieceElements = std::int64_t{1} << 22;  // host staging of 16 MiB
+
+Tensor role_of(const model::StoredParameter& parameter, Role role) {
+  switch (role) {
+    case Role::kMaster:
+      return parameter.master;
+    case Role::kMoment1:
+      return parameter.moment1;
+    case Role::kMoment2:
+      return parameter.moment2;
+  }
+  return {};
+}
+
+/// Calls body(flat part of the tensor, first element) for bounded parts of it.
+template <typename Body>
+void for_each_part(const Tensor& tensor, Body body) {
+  const Tensor flat = tensor.reshape({tensor.size()});
+  for (std::int64_t begin = 0; begin < flat.size(); begin += kPieceElements) {
+    body(flat.rows(begin, std::min(flat.size(), begin + kPieceElements)), begin);
+  }
+}
+
+}  // namespace
+
+std::vector<std::size_t> saved_entries(const model::ParameterTable& table,
+                                       const std::vector<runtime::ChunkPlacement>& chunks) {
+  const bool first = std::ranges::any_of(chunks, &runtime::ChunkPlacement::first);
+  std::vector<std::size_t> entries = runtime::parameters_of(table, chunks);
+  std::erase_if(entries,
+                [&](std::size_t i) { return table.entries()[i].part == model::Part::kEmbedding && !first; });
+  return entries;
+}
+
+Manifest layout_manifest(const schedule::Schedule& schedule, const model::ParameterTable& table,
+                         const std::vector<int>& devices, int layers) {
+  Manifest manifest;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const std::string file = device_file_name(devices[rank]);
+    manifest.files.push_back({file, 0, 0});
+    const auto chunks = runtime::place_chunks(schedule, static_cast<int>(rank), layers);
+    for (const std::size_t index : saved_entries(table, chunks)) {
+      const model::ParameterSpec& spec = table.entries()[index];
+      for (const Role role : kRoles) {
+        manifest.tensors[stored_name(spec.name, role)] = {spec.shape, {{file, 0, spec.size()}}};
+      }
+    }
+  }
+  return manifest;
+}
+
+std::string device_file_name(int device) {
+  return fmt::format("device-{:05}.safetensors", device);
+}
+
+FileRecord save_device(runtime::DeviceContext& context, const model::ParameterTable& table,
+                       const std::filesystem::path& partial) {
+  const std::vector<std::size_t> saved = saved_entries(table, context.runner->chunks());
+  std::vector<io::TensorEntry> entries;
+  for (const std::size_t index : saved) {
+    const model::ParameterSpec& spec = table.entries()[index];
+    for (const Role role : kRoles) {
+      entries.push_back({.name = stored_name(spec.name, role),
+                         .dtype = DType::kF32,
+                         .shape = spec.shape,
+                         .offset = 0,
+                         .bytes = 0});
+    }
+  }
+  const std::string name = device_file_name(context.index);
+  io::SafetensorsWriter writer(partial / name, std::move(entries), {{"format", "slimpipe-checkpoint"}});
+  std::vector<float> staging;
+  for (const std::size_t index : saved) {
+    for (const Role role : kRoles) {
+      for_each_part(role_of(*context.store->find(index), role), [&](const Tensor& part, std::int64_t) {
+        staging.resize(part.size());
+        context.device->download(part, staging.data());
+        writer.append(std::as_bytes(std::span(staging)));
+      });
+    }
+  }
+  const io::SafetensorsWriter::Result result = writer.finish();
+  return {name, result.bytes, result.hash};
+}
+
+void load_device(runtime::DeviceContext& context, const model::ParameterTable& table,
+                 CheckpointReader& reader) {
+  std::vector<float> staging;
+  for (const model::StoredParameter& parameter : context.store->parameters()) {
+    const model::ParameterSpec& spec = table.entries()[parameter.index];
+    for (const Role role : kRoles) {
+      for_each_part(role_of(parameter, role), [&](const Tensor& part, std::int64_t begin) {
+        staging.resize(part.size());
+        reader.read(stored_name(spec.name, role), spec.shape, begin, staging);
+        context.device->upload(staging.data(), part);
+      });
+    }
+  }
+  context.store->refresh_compute();
+}
+
+}  // namespace slimpipe::train

@@ -1,0 +1,257 @@
+#include "slimpipe/train/session.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/ranges.h>
+#include <mutex>
+
+#include "slimpipe/core/check.h"
+#include "slimpipe/core/log.h"
+#include "slimpipe/train/device_checkpoint.h"
+#include "slimpipe/train/optimizer.h"
+
+namespace slimpipe::train {
+namespace {
+
+comm::ParallelSizes parallel_sizes(const config::ParallelConfig& parallel) {
+  return {.tensor = parallel.tensor,
+          .context = parallel.context,
+          .data = parallel.data,
+          .pipeline = parallel.pipeline};
+}
+
+/// The views of a batch that a device needs.
+runtime::StepTokens tokens_for(const runtime::DeviceContext& context, const Batch& batch) {
+  runtime::StepTokens tokens;
+  tokens.gradient_scale = batch.valid_tokens > 0 ? 1.0 / static_cast<double>(batch.valid_tokens) : 0.0;
+  for (const data::Sample& sample : batch.samples) {
+    if (context.holds_first_stage) tokens.inputs.emplace_back(sample.inputs);
+    if (context.holds_last_stage) tokens.targets.emplace_back(sample.targets);
+  }
+  return tokens;
+}
+
+double sum(const std::vector<double>& values) {
+  double total = 0;
+  for (const double value : values) total += value;
+  return total;
+}
+
+double mean_loss(double loss_sum, const Batch& batch) {
+  return batch.valid_tokens > 0 ? loss_sum / static_cast<double>(batch.valid_tokens) : 0.0;
+}
+
+/// What is not finite, in table order; empty where everything is.
+std::string not_finite(double loss, const std::vector<double>& squares, const model::ParameterTable& table) {
+  if (!std::isfinite(loss)) return "loss";
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    if (!std::isfinite(squares[i])) return "gradient of " + table.entries()[i].name;
+  }
+  return {};
+}
+
+}  // namespace
+
+schedule::Spec schedule_spec(const config::RunConfig& config) {
+  return {.kind = config.schedule.kind,
+          .pipeline = config.parallel.pipeline,
+          .virtual_stages = config.parallel.virtual_stages,
+          .microbatches = config.training.microbatches,
+          .slices = config.schedule.slices,
+          .warmup_slope = config.schedule.warmup_slope};
+}
+
+DType compute_type(const config::RunConfig& config) {
+  return config.training.dtype == config::ComputeType::kBf16 ? DType::kBF16 : DType::kF32;
+}
+
+Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment& processes)
+    : config_(config),
+      topology_(parallel_sizes(config.parallel), processes.size, processes.rank),
+      schedule_(schedule::build(schedule_spec(config))),
+      table_(config.model),
+      programs_(compile(schedule_, true)),
+      backend_(device::make_cpu_backend()),
+      transport_(processes.mpi ? comm::make_mpi_transport(topology_, first_error_)
+                               : comm::make_in_process_transport(topology_.devices(), first_error_)) {
+  engine_ =
+      std::make_unique<runtime::Engine>(runtime::EngineOptions{.model = config.model,
+                                                               .compute = compute_type(config),
+                                                               .sequence_length = config.data.sequence_length,
+                                                               .threads = config.device.threads,
+                                                               .memory_limit = config.memory.limit},
+                                        schedule_, table_, topology_, *backend_, *transport_, first_error_);
+  if (config.log.watchdog_seconds > 0) {
+    const std::chrono::duration<double> quiet(config.log.watchdog_seconds);
+    watchdog_ = std::make_unique<runtime::Watchdog>(
+        runtime::WatchdogOptions{
+            .quiet = std::max(std::chrono::milliseconds(1),
+                              std::chrono::duration_cast<std::chrono::milliseconds>(quiet)),
+            .report = [](const std::string& text) { log::warning("watchdog: {}", text); }},
+        engine_->progress(), first_error_);
+  }
+}
+
+Session::~Session() = default;
+
+std::vector<runtime::Program> Session::compile(const schedule::Schedule& schedule, bool training) const {
+  const config::ModelConfig& model = config_.model;
+  const std::int64_t slice_tokens = config_.data.sequence_length / config_.schedule.slices;
+  runtime::CompileInput input;
+  input.layers = static_cast<int>(model.layers);
+  input.message_bytes = slice_tokens * model.hidden * size_of(compute_type(config_));
+  input.tied_bytes = model.tied_embeddings ? model.vocabulary * model.hidden * size_of(DType::kF32) : 0;
+  input.training = training;
+  input.devices = topology_.pipeline_group(0);
+  std::vector<runtime::Program> programs = runtime::compile(schedule, input);
+  const std::vector<std::string> problems = runtime::validate(programs);
+  SLIMPIPE_CHECK(problems.empty(), "the compiled schedule is unsound:\n  {}", fmt::join(problems, "\n  "));
+  return programs;
+}
+
+const std::vector<runtime::Program>& Session::evaluation_programs(int microbatches) {
+  auto it = evaluation_.find(microbatches);
+  if (it == evaluation_.end()) {
+    schedule::Spec spec = schedule_.spec;
+    spec.microbatches = microbatches;
+    it = evaluation_.emplace(microbatches, compile(schedule::build_forward_only(spec), false)).first;
+  }
+  return it->second;
+}
+
+void Session::run_devices(const std::function<void(runtime::DeviceContext&)>& body) {
+  if (watchdog_) watchdog_->resume();
+  engine_->each_device(body);
+  if (watchdog_) watchdog_->pause();
+}
+
+void Session::initialise() {
+  run_devices([this](runtime::DeviceContext& context) { context.store->initialise(config_.training.seed); });
+}
+
+bool Session::needs_tokens() const {
+  const std::vector<int> group = topology_.pipeline_group(0);
+  return topology_.is_local(group.front()) || topology_.is_local(group.back());
+}
+
+StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
+                               std::vector<io::TraceEvent>* trace) {
+  StepResult result;
+  std::mutex mutex;  // guards result and trace, which every device's thread fills
+  run_devices([&](runtime::DeviceContext& context) {
+    const runtime::Program& program = programs_[context.pipeline_rank];
+    std::vector<io::TraceEvent> events;
+    context.store->zero_gradients();
+    context.runner->begin(program, tokens_for(context, batch));
+    const runtime::ExecutionTimes times =
+        context.executor->run(program, trace != nullptr ? &events : nullptr);
+
+    std::vector<double> values = gradient_squares(context, table_);
+    values.push_back(context.holds_last_stage ? sum(context.runner->losses()) : 0.0);
+    context.collectives->all_reduce_sum(values);
+    StepResult mine;
+    mine.loss = mean_loss(values.back(), batch);
+    values.pop_back();
+    mine.gradient_norm = norm_of_squares(values);
+    mine.skip_cause = not_finite(mine.loss, values, table_);
+    mine.skipped = !mine.skip_cause.empty();
+    if (!mine.skipped) {
+      apply_adamw(context, table_, config_.training,
+                  {.learning_rate = plan.learning_rate,
+                   .gradient_scale = clip_factor(mine.gradient_norm, config_.training.clip),
+                   .update = plan.update});
+    }
+    context.runner->check_nothing_left();
+    gather_reports(context, times, mine);
+
+    const std::scoped_lock lock(mutex);
+    if (trace != nullptr) trace->insert(trace->end(), events.begin(), events.end());
+    result = std::move(mine);  // the same on every device
+  });
+  return result;
+}
+
+void Session::gather_reports(runtime::DeviceContext& context, const runtime::ExecutionTimes& times,
+                             StepResult& result) {
+  constexpr std::size_t kFixed = 4;  // wall, compute, wait, total peak
+  constexpr std::size_t kPerDevice = kFixed + device::kNumScopes;
+  const std::size_t devices = context.collectives->size();
+  std::vector<double> values(devices * kPerDevice);
+  double* own = values.data() + context.collectives->rank() * kPerDevice;
+  const device::ArenaStats& memory = context.device->arena().stats();
+  own[0] = times.wall_ms;
+  own[1] = times.compute_ms;
+  own[2] = times.wait_ms;
+  own[3] = static_cast<double>(memory.total_peak);
+  for (std::size_t s = 0; s < device::kNumScopes; ++s) own[kFixed + s] = static_cast<double>(memory.peak[s]);
+  context.collectives->all_reduce_sum(values);
+  double compute = 0;
+  double longest = 0;
+  for (std::size_t d = 0; d < devices; ++d) {
+    const double* row = values.data() + d * kPerDevice;
+    DeviceReport report{.times = {row[0], row[1], row[2]}, .peak_bytes = {}, .total_peak_bytes = row[3]};
+    std::copy_n(row + kFixed, device::kNumScopes, report.peak_bytes.begin());
+    compute += row[1];
+    longest = std::max(longest, row[0]);
+    result.devices.push_back(report);
+  }
+  result.bubble = longest > 0 ? 1 - compute / (static_cast<double>(devices) * longest) : 0;
+}
+
+double Session::evaluate(const Batch& batch) {
+  const auto& programs = evaluation_programs(static_cast<int>(batch.samples.size()));
+  double loss = 0;
+  std::mutex mutex;
+  run_devices([&](runtime::DeviceContext& context) {
+    const runtime::Program& program = programs[context.pipeline_rank];
+    context.runner->begin(program, tokens_for(context, batch));
+    context.executor->run(program);
+    std::vector<double> value = {context.holds_last_stage ? sum(context.runner->losses()) : 0.0};
+    context.collectives->all_reduce_sum(value);
+    context.runner->check_nothing_left();
+    const std::scoped_lock lock(mutex);
+    loss = mean_loss(value[0], batch);
+  });
+  return loss;
+}
+
+std::filesystem::path Session::save(const std::filesystem::path& folder, const TrainingState& state,
+                                    int keep) {
+  std::filesystem::path saved = folder / checkpoint_name(state.step);
+  run_devices([&](runtime::DeviceContext& context) {
+    comm::Collectives& group = *context.collectives;
+    if (group.rank() == 0) begin_checkpoint(folder, state.step);
+    group.barrier();
+    const FileRecord own = save_device(context, table_, folder / (checkpoint_name(state.step) + ".partial"));
+    // Every device's bytes and hash, in exactly representable halves.
+    constexpr std::size_t kPerDevice = 3;
+    std::vector<double> values(group.size() * kPerDevice);
+    double* row = values.data() + group.rank() * kPerDevice;
+    row[0] = static_cast<double>(own.bytes);
+    row[1] = static_cast<double>(own.hash >> 32);
+    row[2] = static_cast<double>(own.hash & 0xffffffffU);
+    group.all_reduce_sum(values);
+    if (group.rank() == 0) {
+      Manifest manifest = layout_manifest(schedule_, table_, topology_.pipeline_group(context.index),
+                                          static_cast<int>(config_.model.layers));
+      manifest.state = state;
+      for (std::size_t d = 0; d < manifest.files.size(); ++d) {
+        const double* r = values.data() + d * kPerDevice;
+        manifest.files[d].bytes = static_cast<std::int64_t>(r[0]);
+        manifest.files[d].hash = static_cast<std::uint64_t>(r[1]) << 32 | static_cast<std::uint64_t>(r[2]);
+      }
+      commit_checkpoint(folder, manifest, keep);
+    }
+    group.barrier();
+  });
+  return saved;
+}
+
+void Session::load(const std::filesystem::path& checkpoint) {
+  run_devices([&](runtime::DeviceContext& context) {
+    CheckpointReader reader(checkpoint);
+    load_device(context, table_, reader);
+  });
+}
+
+}  // namespace slimpipe::train
