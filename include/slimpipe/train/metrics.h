@@ -1,0 +1,64 @@
+#pragma once
+// What a run reports: metrics.jsonl, the progress line, summary.json.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "slimpipe/config/run_config.h"
+#include "slimpipe/io/json_lines.h"
+#include "slimpipe/train/session.h"
+
+namespace slimpipe::train {
+
+struct StepMetrics {
+  std::int64_t step = 0;
+  std::int64_t total_steps = 0;
+  std::int64_t tokens = 0;  ///< trained on so far
+  double learning_rate = 0;
+  double step_ms = 0;
+  double tokens_per_s = 0;
+  double tflops = 0;                 ///< model FLOPs, causal attention counted by half
+  double tflops_full_attention = 0;  ///< attention counted whole
+  double mfu = 0;                    ///< NaN where the peak is unknown
+  double mfu_full_attention = 0;
+  std::optional<double> validation_loss;
+  StepResult result;
+};
+
+/// Turns times into rates. Model FLOPs per token as in model::flops_per_token.
+class RateMeter {
+ public:
+  /// `peak_flops`: FLOP/s of all devices together at the compute type; NaN where unknown.
+  RateMeter(const config::RunConfig& config, double peak_flops);
+  void fill(StepMetrics& metrics, std::int64_t step_tokens) const;
+
+ private:
+  double flops_per_token_;
+  double flops_per_token_full_;
+  double peak_flops_;
+};
+
+[[nodiscard]] io::JsonObject to_json(const StepMetrics& metrics);
+/// "step 20/300  loss 2.3123  norm 0.83  lr 9.1e-04  12.3k tok/s  412 ms  bubble 12 %".
+[[nodiscard]] std::string progress_text(const StepMetrics& metrics);
+
+/// Writes progress to standard output: one line that is rewritten on a terminal, plain lines elsewhere.
+class ProgressLine {
+ public:
+  ProgressLine(bool enabled, std::int64_t every);
+  ~ProgressLine();
+  void show(const StepMetrics& metrics);
+  /// A line of its own that stays.
+  void note(const std::string& text);
+
+ private:
+  void end_line();
+  bool enabled_;
+  bool terminal_;
+  bool line_open_ = false;
+  std::int64_t every_;
+};
+
+}  // namespace slimpipe::train

@@ -1,0 +1,33 @@
+#pragma once
+// The tokens of a run: training and validation sources from the configuration.
+
+#include <optional>
+
+#include "slimpipe/config/run_config.h"
+#include "slimpipe/data/batch_source.h"
+#include "slimpipe/train/session.h"
+
+namespace slimpipe::train {
+
+class RunData {
+ public:
+  /// Opens the token files of `config`. Throws InputError where one is unusable, holds tokens the model has
+  /// no embedding for, or is too small.
+  explicit RunData(const config::RunConfig& config);
+
+  /// The batch of `count` samples at `cursor`. `with_tokens` false: only the count of valid tokens.
+  [[nodiscard]] Batch training_batch(std::int64_t cursor, int count, bool with_tokens) const;
+  [[nodiscard]] bool has_validation() const { return validation_.has_value(); }
+  /// The same samples every time, the first ones of the validation data in file order.
+  [[nodiscard]] Batch validation_batch(bool with_tokens) const;
+  [[nodiscard]] std::int64_t samples_per_epoch() const { return train_->samples_per_epoch(); }
+
+ private:
+  static Batch make_batch(const data::BatchSource& source, std::int64_t cursor, std::int64_t count,
+                          bool with_tokens);
+  std::optional<data::BatchSource> train_;
+  std::optional<data::BatchSource> validation_;
+  std::int64_t validation_samples_ = 0;
+};
+
+}  // namespace slimpipe::train

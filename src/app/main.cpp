@@ -1,0 +1,55 @@
+// The program: reads the command line, runs one command, turns failures into an exit status
+// (0 success, 1 a run that failed, 2 input the user can mend).
+
+#include <cstdio>
+#include <exception>
+
+#include "slimpipe/comm/mpi.h"
+#include "slimpipe/core/check.h"
+#include "slimpipe/core/log.h"
+
+#include "app/commands.h"
+
+namespace {
+
+/// Started by mpirun, every process meets the same bad input: the first one alone speaks.
+void print_error(const char* text) {
+  if (slimpipe::comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", text);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "slimpipe trains long-context language models: every sequence is cut into uniform slices that flow\n"
+      "through pipeline stages (SlimPipe, arXiv 2504.14519). One process drives all devices of a machine, "
+      "or\n"
+      "mpirun shares them among processes.",
+      "slimpipe");
+  app.set_version_flag("--version", std::string("slimpipe ") + SLIMPIPE_VERSION);
+  app.require_subcommand(1);
+  app.footer("Each command has its own --help. Start with: scripts/quickstart.sh");
+  slimpipe::app::Action action;
+  slimpipe::app::add_train(app, action);
+  slimpipe::app::add_data(app, action);
+  slimpipe::app::add_config(app, action);
+  slimpipe::app::add_schedule(app, action);
+  slimpipe::app::add_bench(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const bool is_error = error.get_exit_code() != 0;
+    if (!is_error) return app.exit(error);
+    if (slimpipe::comm::launcher_rank() == 0) app.exit(error);
+    return 2;
+  }
+  try {
+    return action();
+  } catch (const slimpipe::InputError& error) {
+    print_error(error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    print_error(error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,103 @@
+#include "slimpipe/schedule/schedule.h"
+
+#include <cstdio>
+#include <fmt/ranges.h>
+#include <memory>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "slimpipe/core/check.h"
+#include "slimpipe/schedule/simulate.h"
+#include "slimpipe/schedule/validate.h"
+
+#include "app/commands.h"
+
+namespace slimpipe::app {
+namespace {
+
+struct ScheduleOptions {
+  schedule::Spec spec{.kind = schedule::Kind::kSlimPipe,
+                      .pipeline = 4,
+                      .virtual_stages = 1,
+                      .microbatches = 2,
+                      .slices = 8,
+                      .warmup_slope = 2};
+  std::string kind = "slimpipe";
+  std::vector<double> cost = {1, 2};
+  double latency = 0;
+  std::string format = "text";
+  int width = 0;
+};
+
+int terminal_width() {
+  constexpr int kDefault = 160;
+  winsize size{};
+  const bool known =
+      isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kDefault;
+}
+
+int run_schedule(ScheduleOptions options) {
+  options.spec.kind = *schedule::kind_from_name(options.kind);
+  const schedule::Schedule built = schedule::build(options.spec);
+  const std::vector<std::string> problems = schedule::validate(built);
+  if (!problems.empty()) throw_error("the schedule is unsound:\n  {}", fmt::join(problems, "\n  "));
+  const schedule::Simulation simulation =
+      schedule::simulate(built, schedule::uniform_cost(options.cost[0], options.cost[1], options.latency));
+  if (options.format == "json") {
+    std::printf("%s\n", schedule::to_json(built, simulation).c_str());
+  } else {
+    const int width = options.width > 0 ? options.width : terminal_width();
+    std::fputs(schedule::draw(built, simulation, width).c_str(), stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_schedule(CLI::App& app, Action& action) {
+  auto options = std::make_shared<ScheduleOptions>();
+  CLI::App* command =
+      app.add_subcommand("schedule", "Build, check, draw and simulate a schedule without a run");
+  std::vector<std::string> kinds;
+  for (const std::string_view name : schedule::kind_names()) kinds.emplace_back(name);
+  command->add_option("--kind", options->kind, fmt::format("One of: {}", fmt::join(kinds, ", ")))
+      ->check(CLI::IsMember(kinds))
+      ->capture_default_str();
+  const auto count = CLI::Range(1, 1 << 20);
+  command->add_option("--pipeline", options->spec.pipeline, "p, devices")
+      ->check(count)
+      ->capture_default_str();
+  command->add_option("--microbatches", options->spec.microbatches, "m, per step")
+      ->check(count)
+      ->capture_default_str();
+  command->add_option("--slices", options->spec.slices, "n, per microbatch (1 for gpipe and 1f1b)")
+      ->check(count)
+      ->capture_default_str();
+  command->add_option("--virtual-stages", options->spec.virtual_stages, "v, model chunks per device")
+      ->check(count)
+      ->capture_default_str();
+  command
+      ->add_option("--warmup-slope", options->spec.warmup_slope,
+                   "More warm-up forwards per device towards the first")
+      ->check(count)
+      ->capture_default_str();
+  command->add_option("--cost", options->cost, "Time of a slice's forward and backward, F,B")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(CLI::PositiveNumber)
+      ->default_str("1,2");
+  command
+      ->add_option("--latency", options->latency, "Time of a message between devices, in the unit of --cost")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--format", options->format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command->add_option("--width", options->width, "Columns of the drawing (default: the terminal's, else 160)")
+      ->check(CLI::Range(40, 100000));
+  command->footer("Example: slimpipe schedule --kind slimpipe --pipeline 4 --microbatches 2 --slices 8");
+  command->callback([options, &action] { action = [options] { return run_schedule(*options); }; });
+}
+
+}  // namespace slimpipe::app

@@ -1,0 +1,73 @@
+#include <ctime>
+#include <filesystem>
+#include <memory>
+
+#include "slimpipe/comm/mpi.h"
+#include "slimpipe/config/load.h"
+#include "slimpipe/core/check.h"
+#include "slimpipe/core/log.h"
+#include "slimpipe/train/trainer.h"
+
+#include "app/commands.h"
+
+namespace slimpipe::app {
+namespace {
+
+struct TrainOptions {
+  ConfigOptions config;
+  std::string run_folder;
+  bool resume = false;
+};
+
+/// "runs/NAME-20260131-235959"; the first process's clock decides for all.
+std::string default_run_folder(const std::string& config_file) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+  return "runs/" + std::filesystem::path(config_file).stem().string() + "-" + stamp;
+}
+
+log::Level log_level(const std::string& name) {
+  if (name == "debug") return log::Level::kDebug;
+  if (name == "warning") return log::Level::kWarning;
+  if (name == "error") return log::Level::kError;
+  return log::Level::kInfo;
+}
+
+int run_train(const TrainOptions& options) {
+  if (options.resume && options.run_folder.empty()) {
+    throw_input_error("--resume needs --run-dir DIR: the folder of the run to go on with");
+  }
+  config::Loaded loaded = config::load(options.config.file, options.config.overrides);
+  comm::MpiSession processes;
+  const comm::ProcessEnvironment& environment = processes.environment();
+  log::configure(
+      {.level = log_level(loaded.config.log.level), .rank = environment.mpi ? environment.rank : -1});
+  const std::string folder = processes.broadcast(
+      options.run_folder.empty() ? default_run_folder(options.config.file) : options.run_folder);
+  train::train({.configuration = std::move(loaded), .run_folder = folder, .resume = options.resume},
+                      processes);
+  return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = app.add_subcommand("train", "Train a model as a configuration file says");
+  add_config_options(*command, options->config, true);
+  command->add_option("--run-dir", options->run_folder,
+                      "Folder for everything the run writes (default: runs/CONFIG-DATE)");
+  command->add_flag("--resume", options->resume, "Go on from the newest complete checkpoint in --run-dir");
+  command->footer(
+      "Examples:\n"
+      "  slimpipe train configs/quickstart.yaml\n"
+      "  slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=8\n"
+      "  mpirun -np 4 slimpipe train configs/quickstart.yaml --run-dir runs/four\n"
+      "  slimpipe train configs/quickstart.yaml --run-dir runs/four --resume --set training.steps=400");
+  command->callback([options, &action] { action = [options] { return run_train(*options); }; });
+}
+
+}  // namespace slimpipe::app

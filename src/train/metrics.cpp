@@ -1,0 +1,106 @@
+#include "slimpipe/train/metrics.h"
+
+#include <cmath>
+#include <cstdio>
+#include <unistd.h>
+
+#include "slimpipe/model/parameters.h"
+
+namespace slimpipe::train {
+
+RateMeter::RateMeter(const config::RunConfig& config, double peak_flops)
+    : flops_per_token_(model::flops_per_token(config.model, config.data.sequence_length, false)),
+      flops_per_token_full_(model::flops_per_token(config.model, config.data.sequence_length, true)),
+      peak_flops_(peak_flops) {}
+
+void RateMeter::fill(StepMetrics& metrics, std::int64_t step_tokens) const {
+  metrics.tokens_per_s = metrics.step_ms > 0 ? static_cast<double>(step_tokens) / metrics.step_ms * 1e3 : 0;
+  metrics.tflops = metrics.tokens_per_s * flops_per_token_ / 1e12;
+  metrics.tflops_full_attention = metrics.tokens_per_s * flops_per_token_full_ / 1e12;
+  metrics.mfu = metrics.tflops * 1e12 / peak_flops_;
+  metrics.mfu_full_attention = metrics.tflops_full_attention * 1e12 / peak_flops_;
+}
+
+io::JsonObject to_json(const StepMetrics& metrics) {
+  const StepResult& result = metrics.result;
+  std::vector<io::JsonTable> devices;
+  for (std::size_t d = 0; d < result.devices.size(); ++d) {
+    const DeviceReport& report = result.devices[d];
+    io::JsonTable table = {{"device", static_cast<double>(d)},
+                           {"compute_ms", report.times.compute_ms},
+                           {"wait_ms", report.times.wait_ms},
+                           {"wall_ms", report.times.wall_ms},
+                           {"peak_bytes", report.total_peak_bytes}};
+    for (std::size_t s = 0; s < device::kNumScopes; ++s) {
+      table.emplace_back(fmt::format("peak_bytes_{}", device::name_of(static_cast<device::Scope>(s))),
+                         report.peak_bytes[s]);
+    }
+    devices.push_back(std::move(table));
+  }
+  io::JsonObject object = {{"step", metrics.step},
+                           {"loss", result.loss},
+                           {"grad_norm", result.gradient_norm},
+                           {"lr", metrics.learning_rate},
+                           {"tokens", metrics.tokens},
+                           {"step_ms", metrics.step_ms},
+                           {"tokens_per_s", metrics.tokens_per_s},
+                           {"tflops", metrics.tflops},
+                           {"tflops_full_attention", metrics.tflops_full_attention},
+                           {"mfu", metrics.mfu},
+                           {"mfu_full_attention", metrics.mfu_full_attention},
+                           {"bubble", result.bubble},
+                           {"skipped", std::int64_t{result.skipped}}};
+  if (result.skipped) object.emplace_back("skip_cause", result.skip_cause);
+  if (metrics.validation_loss) object.emplace_back("validation_loss", *metrics.validation_loss);
+  object.emplace_back("devices", std::move(devices));
+  return object;
+}
+
+std::string progress_text(const StepMetrics& metrics) {
+  const StepResult& result = metrics.result;
+  std::string text =
+      fmt::format("step {}/{}  loss {:.4f}  norm {:.3g}  lr {:.2e}  {:.0f} tok/s  {:.0f} ms  bubble {:.0f} %",
+                  metrics.step, metrics.total_steps, result.loss, result.gradient_norm, metrics.learning_rate,
+                  metrics.tokens_per_s, metrics.step_ms, result.bubble * 100);
+  text += std::isfinite(metrics.mfu) ? fmt::format("  mfu {:.0f} %", metrics.mfu * 100) : "  mfu n/a";
+  if (result.skipped) text += fmt::format("  SKIPPED: {} is not finite", result.skip_cause);
+  if (metrics.validation_loss) text += fmt::format("  validation loss {:.4f}", *metrics.validation_loss);
+  return text;
+}
+
+ProgressLine::ProgressLine(bool enabled, std::int64_t every)
+    : enabled_(enabled), terminal_(isatty(STDOUT_FILENO) == 1), every_(every) {}
+
+ProgressLine::~ProgressLine() {
+  end_line();
+}
+
+void ProgressLine::show(const StepMetrics& metrics) {
+  if (!enabled_) return;
+  const bool stays = metrics.validation_loss || metrics.result.skipped || metrics.step == metrics.total_steps;
+  if (!stays && metrics.step % every_ != 0 && !terminal_) return;
+  const std::string text = progress_text(metrics);
+  if (terminal_) {
+    constexpr const char* kClearLine = "\r\033[K";
+    std::fprintf(stdout, "%s%s", kClearLine, text.c_str());
+    line_open_ = true;
+    if (stays) end_line();
+  } else {
+    std::fprintf(stdout, "%s\n", text.c_str());
+  }
+  std::fflush(stdout);
+}
+
+void ProgressLine::note(const std::string& text) {
+  if (!enabled_) return;
+  end_line();
+  std::fprintf(stdout, "%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+void ProgressLine::end_line() {
+  if (line_open_) std::fputc('\n', stdout);
+  line_open_ = false;
+}
+
+}  // namespace slimpipe::train

@@ -1,0 +1,66 @@
+#include "slimpipe/train/run_data.h"
+
+#include <algorithm>
+
+#include "slimpipe/core/check.h"
+
+namespace slimpipe::train {
+namespace {
+
+std::shared_ptr<const data::TokenFile> open_tokens(const std::string& path, const config::ModelConfig& model,
+                                                   const char* key) {
+  auto file = std::make_shared<const data::TokenFile>(data::TokenFile::open(path));
+  if (file->vocabulary() > model.vocabulary) {
+    throw_input_error(
+        "{}: {} holds tokens of a vocabulary of {}, but model.vocabulary is {}: set model.vocabulary to at "
+        "least {}",
+        key, path, file->vocabulary(), model.vocabulary, file->vocabulary());
+  }
+  return file;
+}
+
+}  // namespace
+
+RunData::RunData(const config::RunConfig& config) {
+  const config::DataConfig& data = config.data;
+  data::BatchSourceOptions train{.sequence_length = data.sequence_length,
+                                 .shuffle_window = data.shuffle_window,
+                                 .seed = config.training.seed};
+  // Validation is read in file order, always from its start.
+  data::BatchSourceOptions validation{.sequence_length = data.sequence_length};
+  const auto train_file = open_tokens(data.train, config.model, "data.train");
+  auto validation_file = train_file;
+  if (!data.validation.empty()) {
+    validation_file = open_tokens(data.validation, config.model, "data.validation");
+  } else if (data.validation_fraction > 0) {
+    train.end_token =
+        data::split_for_validation(*train_file, data.sequence_length, data.validation_fraction).train_end;
+    validation.first_token = train.end_token;
+  }
+  train_.emplace(train_file, train);
+  if (!data.validation.empty() || data.validation_fraction > 0) {
+    validation_.emplace(validation_file, validation);
+    validation_samples_ = std::min(config.training.validation_samples, validation_->samples_per_epoch());
+  }
+}
+
+Batch RunData::make_batch(const data::BatchSource& source, std::int64_t cursor, std::int64_t count,
+                          bool with_tokens) {
+  Batch batch;
+  batch.valid_tokens = source.valid_tokens(cursor, count);
+  batch.samples.resize(count);
+  if (with_tokens) {
+    for (std::int64_t i = 0; i < count; ++i) batch.samples[i] = source.sample(cursor + i);
+  }
+  return batch;
+}
+
+Batch RunData::training_batch(std::int64_t cursor, int count, bool with_tokens) const {
+  return make_batch(*train_, cursor, count, with_tokens);
+}
+
+Batch RunData::validation_batch(bool with_tokens) const {
+  return make_batch(*validation_, 0, validation_samples_, with_tokens);
+}
+
+}  // namespace slimpipe::train

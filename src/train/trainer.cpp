@@ -1,0 +1,227 @@
+// The training loop, top-down: train -> Run::loop -> Run::step -> Session::train_step.
+
+#include "slimpipe/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fmt/ranges.h>
+#include <thread>
+
+#include "slimpipe/core/check.h"
+#include "slimpipe/core/log.h"
+#include "slimpipe/device/peak.h"
+#include "slimpipe/io/files.h"
+#include "slimpipe/io/run_folder.h"
+#include "slimpipe/io/trace.h"
+#include "slimpipe/train/learning_rate.h"
+#include "slimpipe/train/metrics.h"
+#include "slimpipe/train/run_data.h"
+#include "slimpipe/train/session.h"
+
+namespace slimpipe::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+/// FLOP/s of the cores the run's devices can use, as measured now; NaN where it cannot be.
+double measured_run_peak(const config::RunConfig& config, const comm::Topology& topology) {
+  const auto cores = std::max(1U, std::thread::hardware_concurrency());
+  const int wanted = topology.devices() * config.device.threads;
+  return device::measured_cpu_peak_flops(compute_type(config)) *
+         std::min<int>(wanted, static_cast<int>(cores));
+}
+
+/// One run on this process.
+class Run {
+ public:
+  Run(const TrainRequest& request, io::RunFolder& folder, const RunData& data, comm::MpiSession& processes)
+      : config_(request.configuration.config),
+        folder_(folder),
+        data_(data),
+        processes_(processes.environment()),
+        main_process_(processes_.rank == 0),
+        session_(config_, processes_),
+        rates_(config_, measured_run_peak(config_, session_.topology())),
+        progress_(main_process_, config_.log.every) {
+    if (main_process_) metrics_.emplace(folder.metrics());
+    if (request.resume) {
+      resume();
+    } else {
+      session_.initialise();
+    }
+  }
+
+  void loop() {
+    const auto start = Clock::now();
+    announce();
+    std::optional<double> first_validation;
+    std::optional<double> last_validation = validate();
+    first_validation = last_validation;
+    if (last_validation)
+      progress_.note(fmt::format("step {}: validation loss {:.4f}", state_.step, *last_validation));
+    while (state_.step < config_.training.steps) {
+      StepMetrics metrics = step();
+      if (metrics.validation_loss) last_validation = metrics.validation_loss;
+      progress_.show(metrics);
+      if (metrics_) metrics_->write(to_json(metrics));
+      last_loss_ = metrics.result.loss;
+      checkpoint_if_due();
+      stop_after_too_many_skips(metrics);
+    }
+    write_summary(first_validation, last_validation, milliseconds_since(start) / 1e3);
+  }
+
+  [[nodiscard]] const Session& session() const { return session_; }
+
+ private:
+  void announce() {
+    const auto& p = config_.parallel;
+    progress_.note(fmt::format(
+        "{} parameters, {} devices ({} backend) in {} process{}; schedule {} pipeline {} slices {} "
+        "microbatches {} "
+        "of {} tokens; {}",
+        session_.table().total_size(), session_.topology().devices(), session_.backend_name(),
+        processes_.size, processes_.size == 1 ? "" : "es", schedule::name_of(config_.schedule.kind),
+        p.pipeline, config_.schedule.slices, config_.training.microbatches, config_.data.sequence_length,
+        name_of(compute_type(config_))));
+    progress_.note(fmt::format("run folder {}", folder_.path().string()));
+  }
+
+  void resume() {
+    const auto newest = newest_checkpoint(folder_.checkpoints());
+    if (!newest) {
+      throw_input_error("--resume: there is no complete checkpoint in {}; start without --resume",
+                        folder_.checkpoints().string());
+    }
+    state_ = CheckpointReader(*newest).manifest().state;
+    session_.load(*newest);
+    progress_.note(fmt::format("resumed from {}", newest->string()));
+  }
+
+  std::optional<double> validate() {
+    if (!data_.has_validation()) return std::nullopt;
+    return session_.evaluate(data_.validation_batch(session_.needs_tokens()));
+  }
+
+  StepMetrics step() {
+    const auto start = Clock::now();
+    const int microbatches = config_.training.microbatches;
+    StepMetrics metrics;
+    metrics.step = state_.step + 1;
+    metrics.total_steps = config_.training.steps;
+    metrics.learning_rate = learning_rate(config_.training, metrics.step);
+    session_.set_step(metrics.step);
+    const bool traced = config_.log.trace && metrics.step == config_.log.trace_step;
+    std::vector<io::TraceEvent> trace;
+    metrics.result = session_.train_step(
+        data_.training_batch(state_.cursor, microbatches, session_.needs_tokens()),
+        {.learning_rate = metrics.learning_rate, .update = state_.updates + 1}, traced ? &trace : nullptr);
+    advance(metrics.result);
+    metrics.step_ms = milliseconds_since(start);
+    metrics.tokens = state_.step * microbatches * config_.data.sequence_length;
+    rates_.fill(metrics, microbatches * config_.data.sequence_length);
+    if (traced) io::write_trace(folder_.trace(processes_.rank), trace, processes_.rank);
+    const std::int64_t every = config_.training.validation_every;
+    const bool last = state_.step == config_.training.steps;
+    if (last || (every > 0 && state_.step % every == 0)) metrics.validation_loss = validate();
+    return metrics;
+  }
+
+  /// A skipped step still advances step and cursor, so that the same data is not met again.
+  void advance(const StepResult& result) {
+    ++state_.step;
+    state_.cursor += config_.training.microbatches;
+    if (result.skipped) {
+      ++state_.skipped;
+      ++state_.skipped_in_row;
+      if (main_process_) {
+        log::warning("step {} is skipped: {} is not finite ({} in a row, {} in all)", state_.step,
+                     result.skip_cause, state_.skipped_in_row, state_.skipped);
+      }
+    } else {
+      ++state_.updates;
+      state_.skipped_in_row = 0;
+    }
+  }
+
+  void checkpoint_if_due() {
+    const config::CheckpointConfig& checkpoint = config_.checkpoint;
+    const bool last = state_.step == config_.training.steps;
+    const bool due = checkpoint.every > 0 && state_.step % checkpoint.every == 0;
+    if (!due && !(last && checkpoint.at_end)) return;
+    const fs::path saved = session_.save(folder_.checkpoints(), state_, checkpoint.keep);
+    if (main_process_) log::info("saved {}", saved.string());
+  }
+
+  void stop_after_too_many_skips(const StepMetrics& metrics) const {
+    if (state_.skipped_in_row < config_.training.max_skipped_steps) return;
+    throw_error(
+        "{} steps in a row were not finite (last: {} at step {}); training.max_skipped_steps is {}. Lower "
+        "training.lr, or look at the data around sample {}",
+        state_.skipped_in_row, metrics.result.skip_cause, state_.step, config_.training.max_skipped_steps,
+        state_.cursor);
+  }
+
+  void write_summary(std::optional<double> first_validation, std::optional<double> last_validation,
+                     double seconds) {
+    if (!main_process_) return;
+    const auto or_null = [](std::optional<double> value) -> io::JsonValue {
+      if (value) return *value;
+      return nullptr;
+    };
+    const io::JsonObject summary = {{"steps", state_.step},
+                                    {"samples", state_.cursor},
+                                    {"skipped", state_.skipped},
+                                    {"final_loss", last_loss_},
+                                    {"initial_validation_loss", or_null(first_validation)},
+                                    {"final_validation_loss", or_null(last_validation)},
+                                    {"parameters", session_.table().total_size()},
+                                    {"devices", std::int64_t{session_.topology().devices()}},
+                                    {"processes", std::int64_t{processes_.size}},
+                                    {"seconds", seconds}};
+    io::write_text_atomically(folder_.summary(), io::to_json(summary) + "\n");
+    progress_.note(fmt::format("done: {} steps in {:.1f} s, loss {:.4f}; see {}", state_.step, seconds,
+                               last_loss_, folder_.summary().string()));
+  }
+
+  const config::RunConfig& config_;
+  io::RunFolder& folder_;
+  const RunData& data_;
+  comm::ProcessEnvironment processes_;
+  bool main_process_;
+  Session session_;
+  RateMeter rates_;
+  ProgressLine progress_;
+  std::optional<io::JsonLinesWriter> metrics_;
+  TrainingState state_;
+  double last_loss_ = 0;
+};
+
+}  // namespace
+
+void train(const TrainRequest& request, comm::MpiSession& processes) {
+  const config::RunConfig& config = request.configuration.config;
+  const std::vector<std::string> problems = config::training_problems(config);
+  if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
+  const comm::ProcessEnvironment& environment = processes.environment();
+  const RunData data(config);
+  if (environment.rank == 0) {
+    io::RunFolder::create(request.run_folder, request.resume);
+    io::write_text_atomically(io::RunFolder(request.run_folder).config(),
+                              config::dump(request.configuration, true));
+  }
+  processes.barrier();
+  io::RunFolder folder(request.run_folder);
+  log::add_file(folder.log(environment.rank));
+  Run run(request, folder, data, processes);
+  run.loop();
+}
+
+}  // namespace slimpipe::train

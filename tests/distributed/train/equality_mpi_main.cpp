@@ -1,0 +1,34 @@
+// The equality matrix with a process a device: started by mpirun with 1, 2 or 4 processes, it runs every
+// case of that pipeline size, and of two devices a process where that gives one.
+
+#include <cstdio>
+
+#include "slimpipe/comm/mpi.h"
+
+#include "support/equality_matrix.h"
+
+int main() {
+  using namespace slimpipe;
+  comm::MpiSession session;
+  const comm::ProcessEnvironment& processes = session.environment();
+  test::MatrixReferences references;
+  int failures = 0;
+  int checked = 0;
+  std::vector<int> pipelines = {processes.size};
+  if (processes.size == 2) pipelines.push_back(4);  // two devices a process
+  for (const test::MatrixCase& c : test::matrix_cases(pipelines)) {
+    try {
+      for (const std::string& problem : test::check_matrix_case(c, processes, references)) {
+        std::fprintf(stderr, "rank %d: %s\n", processes.rank, problem.c_str());
+        ++failures;
+      }
+      ++checked;
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "rank %d: %s: %s\n", processes.rank, c.name().c_str(), error.what());
+      session.abort(1);
+    }
+  }
+  if (failures > 0) session.abort(1);
+  if (processes.rank == 0) std::printf("%d cases equal on %d processes\n", checked, processes.size);
+  return 0;
+}

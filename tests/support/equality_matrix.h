@@ -1,0 +1,228 @@
+#pragma once
+// The equality matrix: whatever the schedule, pipeline size, slices and microbatches, a step's loss and
+// gradients, and the parameters after ten steps, equal those of the plain run on one device without slices.
+// Where two runs do the same sums in the same order, they are equal to the bit.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fmt/core.h>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "slimpipe/core/random.h"
+#include "slimpipe/train/session.h"
+
+namespace slimpipe::test {
+
+struct MatrixCase {
+  schedule::Kind kind = schedule::Kind::kGpipe;
+  int pipeline = 1;
+  int slices = 1;
+  int microbatches = 1;
+  int warmup_slope = 2;
+  bool tied = false;
+  config::ComputeType dtype = config::ComputeType::kFp32;
+
+  [[nodiscard]] std::string name() const {
+    return fmt::format("{} p={} n={} m={} slope={} {} {}", schedule::name_of(kind), pipeline, slices,
+                       microbatches, warmup_slope, tied ? "tied" : "untied",
+                       dtype == config::ComputeType::kFp32 ? "fp32" : "bf16");
+  }
+};
+
+inline constexpr std::int64_t kMatrixSequence = 48;
+inline constexpr std::int64_t kMatrixVocabulary = 61;
+inline constexpr int kMatrixSteps = 10;
+
+/// All cases whose pipeline size is in `pipelines`.
+inline std::vector<MatrixCase> matrix_cases(const std::vector<int>& pipelines) {
+  using schedule::Kind;
+  std::vector<MatrixCase> cases;
+  for (const bool tied : {false, true}) {
+    for (const int p : pipelines) {
+      for (const int m : {1, 2, 3}) {
+        for (const Kind kind : {Kind::kGpipe, Kind::kOneFOneB}) cases.push_back({kind, p, 1, m, 2, tied});
+        for (const int n : {1, 2, 4, 8, 16}) {
+          for (const int slope : {1, 2}) cases.push_back({Kind::kSlimPipe, p, n, m, slope, tied});
+          for (const int slope : {1, 2}) cases.push_back({Kind::kTeraPipe, p, n, m, slope, tied});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+inline config::RunConfig matrix_config(const MatrixCase& c) {
+  config::RunConfig config;
+  config.model = {.layers = 4,
+                  .hidden = 40,
+                  .heads = 4,
+                  .kv_heads = 2,
+                  .head_size = 8,
+                  .ffn = 56,
+                  .vocabulary = kMatrixVocabulary,
+                  .tied_embeddings = c.tied};
+  config.data.sequence_length = kMatrixSequence;
+  config.parallel.pipeline = c.pipeline;
+  config.schedule.kind = c.kind;
+  config.schedule.slices = c.slices;
+  config.schedule.warmup_slope = c.warmup_slope;
+  config.training.microbatches = c.microbatches;
+  config.training.dtype = c.dtype;
+  config.training.seed = 11;
+  config.training.epsilon = 1e-3;  // large, so that rounding noise of zero gradients does not become steps
+  config.training.clip = 0.5;
+  config.log.watchdog_seconds = 20;
+  return config;
+}
+
+/// Random tokens of one step; some targets are ignored.
+inline train::Batch matrix_batch(int microbatches, int step) {
+  train::Batch batch;
+  const RandomStream stream{RandomStream::Use::kTest, static_cast<std::uint32_t>(step)};
+  std::uint64_t index = 0;
+  for (int m = 0; m < microbatches; ++m) {
+    data::Sample& sample = batch.samples.emplace_back();
+    for (std::int64_t t = 0; t < kMatrixSequence; ++t) {
+      const auto token = [&] {
+        return static_cast<std::int32_t>(random_u64(5, stream, index++) % kMatrixVocabulary);
+      };
+      sample.inputs.push_back(token());
+      sample.targets.push_back(random_u64(5, stream, index++) % 7 == 0 ? -1 : token());
+      batch.valid_tokens += sample.targets.back() >= 0 ? 1 : 0;
+    }
+  }
+  return batch;
+}
+
+using TensorValues = std::map<std::string, std::vector<float>>;
+
+struct MatrixResult {
+  double loss = 0;
+  double validation_loss = 0;
+  double gradient_norm = 0;
+  std::vector<double> losses;  ///< of all steps
+  TensorValues gradients;      ///< of the first step; local devices only
+  TensorValues parameters;     ///< after the last step; local devices only
+};
+
+inline TensorValues collect(train::Session& session, bool gradients) {
+  TensorValues values;
+  std::mutex mutex;
+  session.each_device([&](runtime::DeviceContext& context) {
+    for (const model::StoredParameter& parameter : context.store->parameters()) {
+      const Tensor tensor = gradients ? parameter.gradient : parameter.master;
+      std::vector<float> host(tensor.size());
+      context.device->download(tensor, host.data());
+      const std::scoped_lock lock(mutex);
+      values[session.table().entries()[parameter.index].name] = std::move(host);
+    }
+  });
+  return values;
+}
+
+inline MatrixResult run_matrix_case(const MatrixCase& c, const comm::ProcessEnvironment& processes) {
+  train::Session session(matrix_config(c), processes);
+  session.initialise();
+  MatrixResult result;
+  result.validation_loss = session.evaluate(matrix_batch(c.microbatches, 0));
+  for (int step = 0; step < kMatrixSteps; ++step) {
+    const train::StepResult done =
+        session.train_step(matrix_batch(c.microbatches, step), {.learning_rate = 1e-2, .update = step + 1});
+    result.losses.push_back(done.loss);
+    if (step == 0) {
+      result.loss = done.loss;
+      result.gradient_norm = done.gradient_norm;
+      result.gradients = collect(session, true);
+    }
+  }
+  result.parameters = collect(session, false);
+  return result;
+}
+
+/// Everything in which `got` differs from `reference`, empty where they agree: to the bit, or within the
+/// stated bounds. `got` may hold a part of the tensors (those of the local devices).
+inline std::vector<std::string> compare(const MatrixResult& got, const MatrixResult& reference, bool bitwise,
+                                        double tolerance = 1e-5) {
+  std::vector<std::string> problems;
+  const auto scalar = [&](const char* what, double a, double b) {
+    const bool equal = bitwise ? a == b : std::abs(a - b) <= tolerance * std::abs(b);
+    if (!equal) problems.push_back(fmt::format("{}: {:.17g}, reference {:.17g}", what, a, b));
+  };
+  scalar("loss", got.loss, reference.loss);
+  scalar("validation loss", got.validation_loss, reference.validation_loss);
+  scalar("gradient norm", got.gradient_norm, reference.gradient_norm);
+  for (std::size_t i = 0; i < reference.losses.size(); ++i) {
+    scalar(fmt::format("loss of step {}", i).c_str(), got.losses.at(i), reference.losses[i]);
+  }
+  // Gradients by their largest difference against the largest value, parameters by norms.
+  const auto tensors = [&](const char* what, const TensorValues& a, const TensorValues& b, bool by_norm) {
+    if (a.empty()) problems.push_back(fmt::format("no {} at all", what));
+    for (const auto& [name, values] : a) {
+      const std::vector<float>& expected = b.at(name);
+      if (bitwise) {
+        if (std::memcmp(values.data(), expected.data(), values.size() * sizeof(float)) != 0) {
+          problems.push_back(fmt::format("{} of {} is not equal to the bit", what, name));
+        }
+        continue;
+      }
+      double difference = 0;
+      double scale = 0;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const double d = std::abs(double{values[i]} - expected[i]);
+        const double r = std::abs(double{expected[i]});
+        difference = by_norm ? difference + d * d : std::max(difference, std::isnan(d) ? INFINITY : d);
+        scale = by_norm ? scale + r * r : std::max(scale, r);
+      }
+      if (by_norm) difference = std::sqrt(difference), scale = std::sqrt(scale);
+      if (!(difference <= tolerance * scale)) {
+        problems.push_back(
+            fmt::format("{} of {} differs by {:.3g} of {:.3g}", what, name, difference, scale));
+      }
+    }
+  };
+  tensors("gradient", got.gradients, reference.gradients, false);
+  tensors("parameter", got.parameters, reference.parameters, true);
+  return problems;
+}
+
+/// Reference runs, made once each: the plain run (one device, no slices), and the run on one device with the
+/// same slices, which every schedule of those slices must equal to the bit.
+class MatrixReferences {
+ public:
+  const MatrixResult& plain(const MatrixCase& c) {
+    return get({schedule::Kind::kGpipe, 1, 1, c.microbatches, 2, c.tied, c.dtype});
+  }
+  const MatrixResult& same_slices(const MatrixCase& c) {
+    const bool sliced = schedule::is_sliced(c.kind);
+    return get({sliced ? schedule::Kind::kTeraPipe : schedule::Kind::kGpipe, 1, c.slices, c.microbatches, 2,
+                c.tied, c.dtype});
+  }
+
+ private:
+  const MatrixResult& get(const MatrixCase& c) {
+    const auto [it, added] = results_.try_emplace(c.name());
+    if (added) it->second = run_matrix_case(c, {});
+    return it->second;
+  }
+  std::map<std::string, MatrixResult> results_;
+};
+
+/// Problems of one case against both references.
+inline std::vector<std::string> check_matrix_case(const MatrixCase& c,
+                                                  const comm::ProcessEnvironment& processes,
+                                                  MatrixReferences& references) {
+  const MatrixResult result = run_matrix_case(c, processes);
+  std::vector<std::string> problems = compare(result, references.same_slices(c), true);
+  if (c.dtype == config::ComputeType::kFp32) {
+    for (std::string& problem : compare(result, references.plain(c), false))
+      problems.push_back(std::move(problem));
+  }
+  for (std::string& problem : problems) problem = c.name() + ": " + problem;
+  return problems;
+}
+
+}  // namespace slimpipe::test

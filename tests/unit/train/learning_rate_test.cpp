@@ -1,0 +1,51 @@
+#include "slimpipe/train/learning_rate.h"
+
+#include "slimpipe/train/optimizer.h"
+
+#include "support/catch.h"
+
+namespace slimpipe::train {
+namespace {
+
+config::TrainingConfig plan(config::LrSchedule schedule) {
+  config::TrainingConfig training;
+  training.steps = 100;
+  training.warmup_steps = 10;
+  training.lr = 1.0;
+  training.min_lr_ratio = 0.1;
+  training.lr_schedule = schedule;
+  return training;
+}
+
+}  // namespace
+
+TEST_CASE("warm-up climbs in equal steps to the peak", "[unit]") {
+  const auto training = plan(config::LrSchedule::kCosine);
+  CHECK(learning_rate(training, 1) == Approx(0.1));
+  CHECK(learning_rate(training, 5) == Approx(0.5));
+  CHECK(learning_rate(training, 10) == Approx(1.0));
+}
+
+TEST_CASE("every schedule ends at its floor, and constant at the peak", "[unit]") {
+  CHECK(learning_rate(plan(config::LrSchedule::kConstant), 100) == Approx(1.0));
+  CHECK(learning_rate(plan(config::LrSchedule::kLinear), 100) == Approx(0.1));
+  CHECK(learning_rate(plan(config::LrSchedule::kCosine), 100) == Approx(0.1));
+  CHECK(learning_rate(plan(config::LrSchedule::kWsd), 100) == Approx(0.1));
+  CHECK(learning_rate(plan(config::LrSchedule::kCosine), 1000) == Approx(0.1));  // past the end, not below
+}
+
+TEST_CASE("half-way values", "[unit]") {
+  CHECK(learning_rate(plan(config::LrSchedule::kLinear), 55) == Approx(0.55));
+  CHECK(learning_rate(plan(config::LrSchedule::kCosine), 55) == Approx(0.55));
+  CHECK(learning_rate(plan(config::LrSchedule::kWsd), 90) == Approx(1.0));  // stable until the last tenth
+  CHECK(learning_rate(plan(config::LrSchedule::kWsd), 95) == Approx(0.55));
+}
+
+TEST_CASE("the clipping factor brings the norm to the threshold and leaves smaller ones alone", "[unit]") {
+  CHECK(clip_factor(4.0, 1.0) * 4.0 == Approx(1.0));
+  CHECK(clip_factor(0.5, 1.0) == 1.0);
+  CHECK(clip_factor(4.0, 0.0) == 1.0);
+  CHECK(norm_of_squares({9.0, 16.0}) == 5.0);
+}
+
+}  // namespace slimpipe::train
