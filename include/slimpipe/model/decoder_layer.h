@@ -41,16 +41,21 @@ struct LayerSaved {
   Tensor act;          ///< [T, F] compute, weight_part
 };
 
-/// Gradients alive during one layer's backward of a slice: every dY of the linears, kept for their weight
-/// gradients. Scope kWorkspace.
+/// Gradients alive during one layer's backward of a slice, Scope::kWorkspace. Every dY of the linears is
+/// kept for their weight gradients; each part is allocated by the step that fills it, and d_o and dq are
+/// freed by pre_attention_backward_input, their last reader.
 struct LayerBackward {
-  device::Buffer buffer;
+  device::Buffer ffn_part;
+  device::Buffer d_o_part;
+  device::Buffer dq_part;
+  device::Buffer qkv_part;
+
   Tensor d_out;      ///< [T, H] compute, gradient of the layer's output; the caller's memory
-  Tensor d_gate_up;  ///< [T, 2F] compute
-  Tensor d_x2;       ///< [T, H] compute
-  Tensor d_o;        ///< [T, N, D] compute
-  Tensor dq;         ///< [T, N, D] fp32
-  Tensor d_qkv;      ///< [T, (N + 2K)·D] compute
+  Tensor d_gate_up;  ///< [T, 2F] compute, ffn_part
+  Tensor d_x2;       ///< [T, H] compute, ffn_part
+  Tensor d_o;        ///< [T, N, D] compute, d_o_part
+  Tensor dq;         ///< [T, N, D] fp32, dq_part
+  Tensor d_qkv;      ///< [T, (N + 2K)·D] compute, qkv_part
 };
 
 class DecoderLayer {
@@ -76,14 +81,15 @@ class DecoderLayer {
   /// out = [T, H] compute, the caller's memory (the next layer's x or a send buffer).
   void post_attention(device::Device& device, const SliceRef& slice, LayerSaved& saved, Tensor out) const;
 
-  /// Allocates `state` and fills d_gate_up, d_x2, d_o from state.d_out.
+  /// d_gate_up, d_x2, d_o = ... from state.d_out, and the feed-forward norm's gradient += ...
   void post_attention_backward_input(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
                                      LayerBackward& state) const;
   /// dq = ...; dK, dV of slices 0..i += ...
   void attention_backward(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
                           LayerBackward& state, std::span<const device::KvBlock> blocks,
                           std::span<const device::KvGradientBlock> kv_gradients) const;
-  /// d_qkv and d_x = [T, H] compute (the caller's memory) from dq and the slice's own complete dK, dV.
+  /// d_qkv and d_x = [T, H] compute (the caller's memory, not state.d_out) from dq and the slice's own
+  /// complete dK, dV, and the attention norm's gradient += ...; frees d_o and dq.
   void pre_attention_backward_input(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
                                     LayerBackward& state, const device::KvGradientBlock& own,
                                     Tensor d_x) const;
@@ -92,6 +98,8 @@ class DecoderLayer {
                        const LayerBackward& state) const;
 
  private:
+  [[nodiscard]] float attention_scale() const;
+
   config::ModelConfig model_;
   DType compute_;
   ParallelContext& parallel_;

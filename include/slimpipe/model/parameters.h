@@ -110,6 +110,10 @@ class ParameterStore {
 
  private:
   enum class Kind : std::uint8_t { kCompute, kGradient };
+  /// One flat tensor in a buffer of its own.
+  [[nodiscard]] Tensor allocate(device::Scope scope, DType dtype, std::int64_t elements, const char* name);
+  /// By name; throws Error where this device does not hold it. Gradients are empty where not training.
+  [[nodiscard]] Tensor tensor(std::string_view name, Kind kind) const;
   [[nodiscard]] LayerTensors layer_tensors(int global_layer, Kind kind) const;
 
   device::Device& device_;
@@ -118,6 +122,9 @@ class ParameterStore {
   DType compute_;
   std::vector<StoredParameter> stored_;
   std::vector<device::Buffer> buffers_;
+  Tensor gradients_;  ///< all of them, flat, padding between groups included; so are the moments
+  Tensor moments1_;
+  Tensor moments2_;
   Tensor tied_head_gradient_;
 };
 

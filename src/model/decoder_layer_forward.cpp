@@ -1,0 +1,98 @@
+#include <cmath>
+
+#include "slimpipe/model/decoder_layer.h"
+
+#include "model/operator_calls.h"
+#include "model/tensor_buffer.h"
+
+namespace slimpipe::model {
+
+using device::Scope;
+
+DecoderLayer::DecoderLayer(const config::ModelConfig& model, DType compute, ParallelContext& parallel,
+                           LayerTensors weights, LayerTensors gradients)
+    : model_(model), compute_(compute), parallel_(parallel), weights_(weights), gradients_(gradients) {}
+
+std::int64_t DecoderLayer::saved_bytes_per_token(const config::ModelConfig& m, DType compute) {
+  const std::int64_t q_features = m.heads * m.head_size;
+  const std::int64_t kv_features = m.kv_heads * m.head_size;
+  // x, x2, n1, n2; q, o; k, v; gate_up, act
+  const std::int64_t elements = 4 * m.hidden + 2 * q_features + 2 * kv_features + 3 * m.ffn;
+  const std::int64_t statistics = 2 + m.heads;  // rstd1, rstd2; lse
+  return elements * size_of(compute) + statistics * size_of(DType::kF32);
+}
+
+void DecoderLayer::allocate_saved(device::Device& device, const SliceRef& slice, LayerSaved& saved) const {
+  device::Arena& arena = device.arena();
+  const config::ModelConfig& m = model_;
+  const std::int64_t t = slice.tokens;
+  const Tensor hidden = shape_of(compute_, {t, m.hidden});
+  const Tensor heads = shape_of(compute_, {t, m.heads, m.head_size});
+  const Tensor kv_heads = shape_of(compute_, {t, m.kv_heads, m.head_size});
+  const Tensor row_statistic = shape_of(DType::kF32, {t});
+  if (saved.x.data() == nullptr) {
+    saved.x_part = allocate_tensors(arena, Scope::kSavedActivations, "layer input", {{saved.x, hidden}});
+  }
+  saved.kv_part = allocate_tensors(arena, Scope::kSavedActivations, "K and V",
+                                   {{saved.kv.k, kv_heads}, {saved.kv.v, kv_heads}});
+  saved.kv.first_position = slice.first_position;
+  saved.input_part = allocate_tensors(arena, Scope::kSavedActivations, "saved for input gradients",
+                                      {{saved.rstd1, row_statistic},
+                                       {saved.q, heads},
+                                       {saved.lse, shape_of(DType::kF32, {m.heads, t})},
+                                       {saved.x2, hidden},
+                                       {saved.rstd2, row_statistic},
+                                       {saved.gate_up, shape_of(compute_, {t, 2 * m.ffn})}});
+  saved.weight_part = allocate_tensors(arena, Scope::kSavedActivations, "saved for weight gradients",
+                                       {{saved.n1, hidden},
+                                        {saved.o, heads},
+                                        {saved.n2, hidden},
+                                        {saved.act, shape_of(compute_, {t, m.ffn})}});
+}
+
+void DecoderLayer::pre_attention(device::Device& device, const SliceRef& slice, LayerSaved& saved) const {
+  device::Operators& operators = device.operators();
+  device::Stream& stream = device.stream();
+  operators.rms_norm_forward(stream, saved.x, weights_.attention_norm,
+                             static_cast<float>(model_.norm_epsilon), saved.n1, saved.rstd1);
+  const std::int64_t features = (model_.heads + 2 * model_.kv_heads) * model_.head_size;
+  Tensor qkv;
+  const device::Buffer buffer = allocate_tensors(device.arena(), Scope::kWorkspace, "q, k, v before rope",
+                                                 {{qkv, shape_of(compute_, {slice.tokens, features})}});
+  run_gemm(device, {.a = saved.n1, .b = weights_.qkv, .c = qkv, .transpose_b = true});
+  operators.rope_forward(stream, qkv, slice.rope_cos, slice.rope_sin, saved.q, saved.kv.k, saved.kv.v);
+}
+
+void DecoderLayer::attention(device::Device& device, const SliceRef& slice, LayerSaved& saved,
+                             std::span<const device::KvBlock> blocks) const {
+  run_attention_forward(device, {.q = saved.q,
+                                 .query_position = slice.first_position,
+                                 .blocks = blocks,
+                                 .document_starts = slice.sequence.document_starts,
+                                 .scale = attention_scale(),
+                                 .o = saved.o,
+                                 .lse = saved.lse});
+}
+
+void DecoderLayer::post_attention(device::Device& device, const SliceRef& slice, LayerSaved& saved,
+                                  Tensor out) const {
+  device::Operators& operators = device.operators();
+  device::Stream& stream = device.stream();
+  const Tensor o = saved.o.reshape({slice.tokens, model_.heads * model_.head_size});
+  // x2 first holds o·Woᵀ, then the sum: no temporary.
+  run_gemm(device, {.a = o, .b = weights_.attention_output, .c = saved.x2, .transpose_b = true});
+  parallel_.reduce_tensor_partials(stream, saved.x2);
+  operators.add_rms_norm_forward(stream, saved.x, saved.x2, weights_.ffn_norm,
+                                 static_cast<float>(model_.norm_epsilon), saved.x2, saved.n2, saved.rstd2);
+  run_gemm(device, {.a = saved.n2, .b = weights_.gate_up, .c = saved.gate_up, .transpose_b = true});
+  operators.swiglu_forward(stream, saved.gate_up, saved.act);
+  run_gemm(device, {.a = saved.act, .b = weights_.down, .c = out, .transpose_b = true});
+  parallel_.reduce_tensor_partials(stream, out);
+  operators.add(stream, saved.x2, out, out);
+}
+
+float DecoderLayer::attention_scale() const {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(model_.head_size)));
+}
+
+}  // namespace slimpipe::model

@@ -1,0 +1,85 @@
+#include "slimpipe/model/output_head.h"
+
+#include <algorithm>
+
+#include "model/operator_calls.h"
+#include "model/tensor_buffer.h"
+
+namespace slimpipe::model {
+namespace {
+
+/// Logits of one chunk: 2^25 of them are 128 MiB in fp32. Fewer tokens would make the output layer's
+/// weight gradient, [V, H] read and written once a chunk, the bottleneck.
+constexpr std::int64_t kChunkLogits = std::int64_t{1} << 25;
+constexpr std::int64_t kMinChunkTokens = 64;
+constexpr std::int64_t kMaxChunkTokens = 2048;
+
+/// Memory of one chunk, used again by every chunk of a slice.
+struct ChunkMemory {
+  device::Buffer buffer;
+  Tensor normed;    ///< [C, H] compute
+  Tensor rstd;      ///< [C] fp32
+  Tensor logits;    ///< [C, V] fp32
+  Tensor d_logits;  ///< [C, V] compute: in fp32 the logits themselves
+  Tensor d_normed;  ///< [C, H] compute
+};
+
+ChunkMemory allocate_chunk(device::Arena& arena, const config::ModelConfig& model, DType compute,
+                           std::int64_t tokens, bool backward) {
+  ChunkMemory chunk;
+  const Tensor hidden = shape_of(compute, {tokens, model.hidden});
+  const bool separate_gradient = backward && compute != DType::kF32;
+  chunk.buffer = allocate_tensors(
+      arena, device::Scope::kWorkspace, "chunk of logits",
+      {{chunk.normed, hidden},
+       {chunk.rstd, shape_of(DType::kF32, {tokens})},
+       {chunk.logits, shape_of(DType::kF32, {tokens, model.vocabulary})},
+       {chunk.d_logits, shape_of(compute, {separate_gradient ? tokens : 0, model.vocabulary})},
+       {chunk.d_normed, shape_of(compute, {backward ? tokens : 0, model.hidden})}});
+  if (backward && !separate_gradient) chunk.d_logits = chunk.logits;
+  return chunk;
+}
+
+}  // namespace
+
+OutputHead::OutputHead(const config::ModelConfig& model, DType compute, HeadTensors weights,
+                       HeadTensors gradients)
+    : model_(model), compute_(compute), weights_(weights), gradients_(gradients) {}
+
+std::int64_t OutputHead::chunk_tokens() const {
+  const std::int64_t tokens = kChunkLogits / model_.vocabulary / kMinChunkTokens * kMinChunkTokens;
+  return std::clamp(tokens, kMinChunkTokens, kMaxChunkTokens);
+}
+
+void OutputHead::loss(device::Device& device, Tensor x, Tensor targets, float gradient_scale, Tensor loss_sum,
+                      Tensor d_x) const {
+  const bool backward = !d_x.empty();
+  const std::int64_t tokens = x.dim(0);
+  if (tokens == 0) return;
+  device::Operators& operators = device.operators();
+  device::Stream& stream = device.stream();
+  const ChunkMemory memory =
+      allocate_chunk(device.arena(), model_, compute_, std::min(tokens, chunk_tokens()), backward);
+  for (std::int64_t begin = 0; begin < tokens; begin += chunk_tokens()) {
+    const std::int64_t end = std::min(begin + chunk_tokens(), tokens);
+    const std::int64_t count = end - begin;
+    const Tensor chunk_x = x.rows(begin, end);
+    const Tensor normed = memory.normed.rows(0, count);
+    const Tensor rstd = memory.rstd.rows(0, count);
+    const Tensor logits = memory.logits.rows(0, count);
+    operators.rms_norm_forward(stream, chunk_x, weights_.norm, static_cast<float>(model_.norm_epsilon),
+                               normed, rstd);
+    run_gemm(device, {.a = normed, .b = weights_.output, .c = logits, .transpose_b = true});
+    const Tensor d_logits = backward ? memory.d_logits.rows(0, count) : Tensor();
+    operators.cross_entropy(stream, logits, targets.rows(begin, end), gradient_scale, loss_sum, d_logits);
+    if (!backward) continue;
+    const Tensor d_normed = memory.d_normed.rows(0, count);
+    run_gemm(device,
+             {.a = d_logits, .b = normed, .c = gradients_.output, .transpose_a = true, .accumulate = true});
+    run_gemm(device, {.a = d_logits, .b = weights_.output, .c = d_normed});
+    run_rms_norm_backward(device, d_normed, chunk_x, weights_.norm, rstd, Tensor(), d_x.rows(begin, end),
+                          gradients_.norm);
+  }
+}
+
+}  // namespace slimpipe::model
