@@ -1,6 +1,7 @@
 #pragma once
 // Small collective operations in a fixed order, over the transport's control channels. Identity at group
 // size 1. Every member calls the same operations in the same order; results are bitwise equal everywhere.
+// Reductions gather to the first member and come back from it: made for a few numbers a step.
 
 #include <span>
 #include <vector>
@@ -11,7 +12,7 @@ namespace slimpipe::comm {
 
 class Collectives {
  public:
-  /// `group`: device indices in rank order, containing `device`.
+  /// `group`: device indices in rank order, each once, containing `device`; the same at every member.
   Collectives(Endpoint& endpoint, int device, std::vector<int> group);
 
   /// values = sum over members, added up in group order.
@@ -27,6 +28,9 @@ class Collectives {
  private:
   template <typename Combine>
   void reduce_to_all(std::span<double> values, Combine combine);
+  template <typename Combine>
+  void gather_and_combine(std::span<double> values, Combine combine);
+
   Endpoint& endpoint_;
   std::vector<int> group_;
   int rank_;

@@ -1,7 +1,6 @@
 #pragma once
 // Start and end of MPI. A program started without mpirun or srun never initialises it.
 
-#include <optional>
 #include <string>
 
 namespace slimpipe::comm {
@@ -19,7 +18,11 @@ struct ProcessEnvironment {
 [[nodiscard]] bool started_by_launcher();
 
 /// Initialises MPI where a launcher started the process (thread level SERIALIZED at least, else an
-/// error); finalizes in the destructor unless abort() was called or the run failed.
+/// error; an error too where launcher and MPI disagree about the number of processes).
+///
+/// The destructor finalizes. Where an exception is passing through, other processes may be waiting for this
+/// one and finalizing would hang, so it ends them all at once with status 1. It cannot know the exception:
+/// catch and report inside the session's scope, then call abort with the exit status.
 class MpiSession {
  public:
   MpiSession();
@@ -36,6 +39,7 @@ class MpiSession {
 
  private:
   ProcessEnvironment environment_;
+  int exceptions_at_start_;
 };
 
 }  // namespace slimpipe::comm

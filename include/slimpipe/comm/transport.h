@@ -43,12 +43,18 @@ class Endpoint {
   [[nodiscard]] virtual Ticket post_receive(const Channel& channel, void* data, std::int64_t bytes) = 0;
   /// Blocks until the message is done: a receive's data has arrived, a send's buffer may be reused (which
   /// may need the receiver to have posted: treat it as a rendezvous). Throws Stopped when the run is
-  /// stopped, Error where the two ends disagree about the size (naming channel, message number, both sizes).
+  /// stopped, Error where the two ends disagree about the size (naming channel, message number, both sizes;
+  /// between processes only the receiving end can see that). A wait that throws has done abandon() first.
   virtual void wait(Ticket ticket) = 0;
-  /// Whether wait would return at once. Does not consume the ticket.
+  /// Whether wait would return or throw at once. Does not consume the ticket.
   [[nodiscard]] virtual bool test(Ticket ticket) = 0;
   /// Gives the transport a chance to move data; called between steps, cheap where nothing is in flight.
   virtual void progress() = 0;
+  /// Gives up every message of this endpoint that has not been waited for; afterwards their buffers may be
+  /// freed and nothing can be posted. For a device that fails elsewhere than in wait, before its buffers
+  /// go; it then reports its failure to FirstError, which ends the waits of the others. Waits at most for
+  /// a copy under way.
+  virtual void abandon() noexcept = 0;
 };
 
 class Transport {
