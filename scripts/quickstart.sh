@@ -56,12 +56,13 @@ done
 
 heading() { printf '\n== %s\n' "$1"; }
 
-# The repository's own text: readable by any tokenizer, on every machine that got this far.
+# The repository's own text. Its order is shuffled, the same way each time: validation uses the end of the
+# token file, which should be like the rest.
 repository_texts() {
   local names=(-name '*.md' -o -name '*.h' -o -name '*.cpp' -o -name '*.cmake' -o -name '*.txt'
     -o -name '*.py' -o -name '*.sh' -o -name '*.yaml')
   find . \( -path ./build -o -path ./runs -o -path '*/.*' \) -prune -o -type f -size +0 \( "${names[@]}" \) -print |
-    LC_ALL=C sort
+    LC_ALL=C sort | shuf --random-source=<(yes)
 }
 
 cd "$root"
