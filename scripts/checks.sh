@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# Everything that is checked about a change besides the tests of scripts/test.sh. See --help.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+all_checks=(format includes shell tidy asan tsan)
+# clang-format's output changes between major versions; the tree is formatted by this one.
+format_version=14
+# So many files does clang-tidy look at, at most: a change that touches more is checked whole by --all.
+tidy_limit=40
+# Areas whose code meets in more than one thread: what the thread sanitizer is there for.
+threaded_areas="core|io|comm|device|runtime|train"
+
+usage() {
+  cat <<TEXT
+Usage: scripts/checks.sh [--all] [--base REV] [--only CHECK,...] [--no-install]
+
+  format    clang-format $format_version leaves every C++ file as it is
+  includes  areas include only what CMakeLists.txt lets them; names and lengths of files
+  shell     shellcheck, where installed
+  tidy      clang-tidy on the C++ files changed since the base, $tidy_limit at most
+  asan      the tests in one process under the address and undefined-behaviour sanitizers
+  tsan      those of the areas with threads under the thread sanitizer
+
+  --all         clang-tidy on every file
+  --base REV    what changes are counted from (default: where the branch left origin/main; else the last commit's parent)
+  --only LIST   only these checks, e.g. --only format,includes
+  --no-install  do not look for missing packages
+  --help        this text
+
+All checks run, also after one failed; the failed ones are listed at the end.
+TEXT
+}
+
+usage_error() { usage >&2; echo "checks: $1" >&2; exit 2; }
+
+install=true
+tidy_all=false
+base=
+selected=("${all_checks[@]}")
+while (($#)); do
+  case "$1" in
+    --all) tidy_all=true ;;
+    --base) [[ $# -ge 2 ]] || usage_error "--base needs a revision"; base=$2; shift ;;
+    --only) [[ $# -ge 2 ]] || usage_error "--only needs a list"; IFS=, read -r -a selected <<<"$2"; shift ;;
+    --no-install) install=false ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage_error "unknown option '$1'" ;;
+  esac
+  shift
+done
+for check in "${selected[@]}"; do
+  [[ " ${all_checks[*]} " == *" $check "* ]] || usage_error "no check is called '$check'; there are: ${all_checks[*]}"
+done
+
+cd "$root"
+exec </dev/null
+if $install; then
+  scripts/setup --checks
+fi
+jobs=$(nproc)
+
+# Tracked and new files that match the patterns, deleted ones left out.
+tree_files() { git ls-files -co --exclude-standard --deduplicate -- "$@" | existing; }
+existing() { while read -r file; do [[ ! -f $file ]] || echo "$file"; done; }
+
+check_format() {
+  local version
+  version=$(clang-format --version | sed -E 's/.*version ([0-9]+).*/\1/')
+  if [[ $version != "$format_version" ]]; then
+    echo "left out: this is clang-format $version, the tree is formatted by $format_version"
+    return 0
+  fi
+  tree_files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -r clang-format --dry-run --Werror
+}
+
+check_includes() { python3 scripts/check_includes.py; }
+
+check_shell() {
+  command -v shellcheck >/dev/null || { echo "left out: shellcheck is not installed"; return 0; }
+  tree_files .ci/run scripts/setup 'scripts/*.sh' | xargs shellcheck
+}
+
+# The .cpp files to look at: changed ones, and those whose header of the same name changed.
+changed_sources() {
+  local from=$base
+  if [[ -z $from ]]; then
+    from=$(git merge-base HEAD origin/main 2>/dev/null || true)
+    [[ -n $from && $from != $(git rev-parse HEAD) ]] || from=$(git rev-parse --quiet --verify HEAD~1 || true)
+  fi
+  if $tidy_all || [[ -z $from ]]; then
+    tree_files 'src/*.cpp' 'tests/*.cpp'
+    return
+  fi
+  { git diff --name-only --diff-filter=d "$from"; git ls-files -o --exclude-standard; } |
+    sed -nE -e '/^(src|tests)\/.*\.cpp$/p' -e 's/^(include\/slimpipe|src)\/(.*)\.h$/src\/\2.cpp/p' |
+    sort -u | existing
+}
+
+check_tidy() {
+  local files
+  mapfile -t files < <(changed_sources)
+  if ! $tidy_all && ((${#files[@]} > tidy_limit)); then
+    printf 'left out, over the limit of %d: %s\n' "$tidy_limit" "${files[*]:tidy_limit}"
+    files=("${files[@]:0:tidy_limit}")
+  fi
+  echo "${#files[@]} files"
+  ((${#files[@]})) || return 0
+  cmake --preset release >build/tidy-configure.log 2>&1 || { cat build/tidy-configure.log; return 1; }
+  printf '%s\n' "${files[@]}" | xargs -P "$jobs" -n 1 clang-tidy -p build --quiet
+}
+
+# sanitized PRESET KINDS AREAS: builds and runs tests/<kind>/<area> of these (both are regular expressions).
+sanitized() {
+  local preset=$1 kinds=$2 areas=$3 targets without_aslr=()
+  # Randomised addresses can collide with the thread sanitizer's shadow memory.
+  ! setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null ||
+    without_aslr=(setarch "$(uname -m)" --addr-no-randomize)
+  cmake --preset "$preset" >/dev/null
+  mapfile -t targets < <(ninja -C "build/$preset" -t targets all |
+    sed -nE "s/^(test_($kinds)_($areas)): phony$/\1/p")
+  ((${#targets[@]})) || { echo "no test matches ($kinds) ($areas)"; return 1; }
+  "${without_aslr[@]}" cmake --build --preset "$preset" --parallel "$jobs" --target "${targets[@]}"
+  "${without_aslr[@]}" ctest --preset "$preset" --parallel "$jobs" --tests-regex "^($kinds)\.($areas):" --progress
+}
+check_asan() { sanitized asan "unit|ops|runtime" "[a-z]+"; }
+check_tsan() { sanitized tsan "unit|runtime" "$threaded_areas"; }
+
+mkdir -p build
+failed=()
+for check in "${selected[@]}"; do
+  printf '\n== %s\n' "$check"
+  started=$SECONDS
+  # A subshell of its own: 'set -e' is off inside functions that a condition calls.
+  set +e
+  (set -e; "check_$check")
+  status=$?
+  set -e
+  echo "-- $check: $( ((status == 0)) && echo passed || echo FAILED), $((SECONDS - started)) s"
+  ((status == 0)) || failed+=("$check")
+done
+if ((${#failed[@]})); then
+  printf '\nchecks: failed: %s\n' "${failed[*]}" >&2
+  exit 1
+fi
+printf '\nchecks: all passed\n'
