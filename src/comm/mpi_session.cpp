@@ -21,6 +21,7 @@ namespace {
 constexpr std::array kLauncherVariables = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
 /// How many processes the launcher says it started, where it says so.
 constexpr std::array kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
 
 std::optional<int> integer_variable(const char* name) {
   const char* text = std::getenv(name);
@@ -90,6 +91,13 @@ bool started_by_launcher() {
                      [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
+int launcher_rank() {
+  for (const char* name : kRankVariables) {
+    if (const std::optional<int> rank = integer_variable(name)) return *rank;
+  }
+  return 0;
+}
+
 MpiSession::MpiSession() : exceptions_at_start_(std::uncaught_exceptions()) {
   if (!started_by_launcher()) {
     refuse_tasks_that_cannot_meet();
@@ -119,14 +127,25 @@ void MpiSession::barrier() {
   if (environment_.mpi) check_mpi(MPI_Barrier(MPI_COMM_WORLD), "pass a barrier");
 }
 
-std::string MpiSession::broadcast(const std::string& text) {
+std::string MpiSession::broadcast(const std::string& text) { return broadcast_from(0, text); }
+
+MpiSession::Problem MpiSession::first_problem(int status, const std::string& text) {
+  if (!environment_.mpi) return {0, status, text};
+  int first = text.empty() ? environment_.size : environment_.rank;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "compare problems");
+  if (first == environment_.size) return {};
+  check_mpi(MPI_Bcast(&status, 1, MPI_INT, first, MPI_COMM_WORLD), "broadcast a status");
+  return {first, status, broadcast_from(first, text)};
+}
+
+std::string MpiSession::broadcast_from(int root, const std::string& text) {
   if (!environment_.mpi) return text;
   SLIMPIPE_CHECK(text.size() <= INT_MAX, "broadcast of {} bytes", text.size());
   int length = static_cast<int>(text.size());
-  check_mpi(MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD), "broadcast a length");
+  check_mpi(MPI_Bcast(&length, 1, MPI_INT, root, MPI_COMM_WORLD), "broadcast a length");
   std::string result = text;
   result.resize(static_cast<std::size_t>(length));
-  check_mpi(MPI_Bcast(result.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD), "broadcast text");
+  check_mpi(MPI_Bcast(result.data(), length, MPI_CHAR, root, MPI_COMM_WORLD), "broadcast text");
   return result;
 }
 

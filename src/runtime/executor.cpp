@@ -26,6 +26,15 @@ io::TraceEvent trace_event(const Program& program, const Step& step, Clock::time
 }  // namespace
 
 ExecutionTimes Executor::run(const Program& program, std::vector<io::TraceEvent>* trace) {
+  try {
+    return run_steps(program, trace);
+  } catch (...) {
+    endpoint_.abandon();  // nobody may touch this device's buffers any more
+    throw;
+  }
+}
+
+ExecutionTimes Executor::run_steps(const Program& program, std::vector<io::TraceEvent>* trace) {
   std::vector<comm::Ticket> tickets(program.transfers.size());
   ExecutionTimes times;
   progress_.begin(program);

@@ -64,6 +64,8 @@ std::string_view name_of(Phase phase) {
       return "send gradient";
     case Phase::kReleaseSlice:
       return "release slice";
+    case Phase::kCombineTiedGradients:
+      return "combine tied gradients";
   }
   throw_error("phase {} has no name", static_cast<int>(phase));
 }

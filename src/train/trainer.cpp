@@ -26,6 +26,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Exit statuses of the program.
+constexpr int kFailed = 1;
+constexpr int kBadInput = 2;
+
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
@@ -36,6 +40,14 @@ double measured_run_peak(const config::RunConfig& config, const comm::Topology& 
   const int wanted = topology.devices() * config.device.threads;
   return device::measured_cpu_peak_flops(compute_type(config)) *
          std::min<int>(wanted, static_cast<int>(cores));
+}
+
+/// "device 2 of rank 1, step 17, step 12 of 300: F0.1.3 attention, layer 2: CAUSE".
+std::string describe_failure(const FirstError::Report& report) {
+  const FailureSite& site = report.site;
+  if (site.device < 0) return report.message;
+  return fmt::format("device {} (rank {}), training step {}, {}: {}", site.device, std::max(site.rank, 0),
+                     site.step, site.action, report.message);
 }
 
 /// One run on this process.
@@ -58,7 +70,19 @@ class Run {
     }
   }
 
+  /// Trains to the end. A device's failure is thrown as an Error that says where it happened.
   void loop() {
+    try {
+      run_steps();
+    } catch (const std::exception&) {
+      const auto report = session_.first_error().report();
+      if (!report) throw;
+      throw Error(describe_failure(*report));
+    }
+  }
+
+ private:
+  void run_steps() {
     const auto start = Clock::now();
     announce();
     std::optional<double> first_validation;
@@ -78,9 +102,6 @@ class Run {
     write_summary(first_validation, last_validation, milliseconds_since(start) / 1e3);
   }
 
-  [[nodiscard]] const Session& session() const { return session_; }
-
- private:
   void announce() {
     const auto& p = config_.parallel;
     progress_.note(fmt::format(
@@ -204,24 +225,61 @@ class Run {
   double last_loss_ = 0;
 };
 
+/// Ends a failed run: the first process to fail names the cause, once, and ends the others.
+[[noreturn]] void fail(comm::MpiSession& processes, io::RunFolder& folder, int status,
+                       const std::string& text) {
+  const bool first = folder.claim_failure(text);
+  if (!processes.environment().mpi) {
+    if (status == kBadInput) throw InputError(text);
+    throw Error(text);
+  }
+  if (first) log::error("the run has failed: {}", text);
+  processes.abort(status);
+}
+
+/// What every process must have right before the run starts. Throws on every process alike, naming the rank
+/// that met the problem.
+std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& processes) {
+  const config::RunConfig& config = request.configuration.config;
+  std::optional<RunData> data;
+  std::string problem;
+  int status = kBadInput;
+  try {
+    const std::vector<std::string> problems = config::training_problems(config);
+    if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
+    (void)comm::Topology({.pipeline = config.parallel.pipeline}, processes.environment().size, 0);
+    data.emplace(config);
+    if (processes.environment().rank == 0) {
+      io::RunFolder::create(request.run_folder, request.resume);
+      io::write_text_atomically(io::RunFolder(request.run_folder).config(),
+                                config::dump(request.configuration, true));
+    }
+  } catch (const InputError& error) {
+    problem = error.what();
+  } catch (const std::exception& error) {
+    problem = error.what();
+    status = kFailed;
+  }
+  const comm::MpiSession::Problem first = processes.first_problem(status, problem);
+  if (first.text.empty()) return data;
+  const std::string text = first.rank > 0 ? fmt::format("rank {}: {}", first.rank, first.text) : first.text;
+  if (first.status == kBadInput) throw InputError(text);
+  throw Error(text);
+}
+
 }  // namespace
 
 void train(const TrainRequest& request, comm::MpiSession& processes) {
-  const config::RunConfig& config = request.configuration.config;
-  const std::vector<std::string> problems = config::training_problems(config);
-  if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
-  const comm::ProcessEnvironment& environment = processes.environment();
-  const RunData data(config);
-  if (environment.rank == 0) {
-    io::RunFolder::create(request.run_folder, request.resume);
-    io::write_text_atomically(io::RunFolder(request.run_folder).config(),
-                              config::dump(request.configuration, true));
-  }
-  processes.barrier();
+  const std::optional<RunData> data = preflight(request, processes);
   io::RunFolder folder(request.run_folder);
-  log::add_file(folder.log(environment.rank));
-  Run run(request, folder, data, processes);
-  run.loop();
+  try {
+    log::add_file(folder.log(processes.environment().rank));
+    Run(request, folder, *data, processes).loop();
+  } catch (const InputError& error) {
+    fail(processes, folder, kBadInput, error.what());
+  } catch (const std::exception& error) {
+    fail(processes, folder, kFailed, error.what());
+  }
 }
 
 }  // namespace slimpipe::train

@@ -16,6 +16,9 @@ struct ProcessEnvironment {
 /// Whether a launcher (mpirun, srun with PMI/PMIx) started this process: the environment variables that
 /// say so are read here and nowhere else.
 [[nodiscard]] bool started_by_launcher();
+/// This process's rank as the launcher's environment tells it, before MPI is initialised; 0 without a
+/// launcher.
+[[nodiscard]] int launcher_rank();
 
 /// Initialises MPI where a launcher started the process (thread level SERIALIZED at least, else an
 /// error; an error too where launcher and MPI disagree about the number of processes).
@@ -36,8 +39,17 @@ class MpiSession {
   void barrier();
   /// Broadcasts text from rank 0 (control data at start). Identity without MPI.
   [[nodiscard]] std::string broadcast(const std::string& text);
+  /// A problem that some processes met and all must act on alike. Every process gives its own, with an empty
+  /// text where it has none, and gets that of the lowest rank that has one.
+  struct Problem {
+    int rank = 0;
+    int status = 0;  ///< exit status
+    std::string text;
+  };
+  [[nodiscard]] Problem first_problem(int status, const std::string& text);
 
  private:
+  [[nodiscard]] std::string broadcast_from(int root, const std::string& text);
   ProcessEnvironment environment_;
   int exceptions_at_start_;
 };

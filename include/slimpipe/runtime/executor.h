@@ -24,10 +24,12 @@ class Executor {
       : endpoint_(endpoint), runner_(runner), progress_(progress), stop_(stop) {}
 
   /// Returns when the last step is done. Appends an event a step to `trace` where it is not null. Throws
-  /// what a step throws, or Stopped; messages still under way are then left to the transport.
+  /// what a step throws, or Stopped; messages still under way are abandoned then.
   ExecutionTimes run(const Program& program, std::vector<io::TraceEvent>* trace = nullptr);
 
  private:
+  ExecutionTimes run_steps(const Program& program, std::vector<io::TraceEvent>* trace);
+
   comm::Endpoint& endpoint_;
   StepRunner& runner_;
   Progress& progress_;
