@@ -1,0 +1,34 @@
+#pragma once
+// The parts of `slimpipe bench`. Each prints a table of what was reached against what this machine can do,
+// measured in the same run.
+
+#include <vector>
+
+#include "slimpipe/config/run_config.h"
+#include "slimpipe/device/backend.h"
+
+namespace slimpipe::app::bench {
+
+struct BenchOptions {
+  int repeats = 5;
+  std::int64_t hidden = 1024;
+  std::int64_t sequence_length = 2048;
+  std::int64_t head_size = 64;
+  std::int64_t layers = 2;
+};
+
+/// A Llama of these sizes with a byte vocabulary; FFN 8/3 of hidden, rounded up to a multiple of 128.
+[[nodiscard]] config::ModelConfig bench_model(const BenchOptions& options);
+
+/// FLOP/s of the matrix products of one training step of `model` (forward, input and weight gradients of
+/// every linear, in their true shapes), each timed alone by the product's own interface and weighted by its
+/// share of the step's FLOPs.
+[[nodiscard]] double gemm_rate(device::Device& device, const config::ModelConfig& model, std::int64_t tokens,
+                               DType compute, int repeats, bool print);
+
+void bench_gemm(const BenchOptions& options);
+void bench_attention(const BenchOptions& options);
+void bench_step(const BenchOptions& options);
+void bench_pipeline(const BenchOptions& options);
+
+}  // namespace slimpipe::app::bench
