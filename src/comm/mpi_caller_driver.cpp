@@ -4,12 +4,14 @@
 #include <thread>
 
 #include "comm/mpi_driver.h"
+#include "comm/short_sleep.h"
 
 namespace slimpipe::comm {
 namespace {
 
-/// Pauses between polls: at first only other threads are let run, since the message may be about to
-/// arrive; then sleeps that grow, since the core may be wanted by a process that computes it.
+/// Pauses between polls. At first only other threads are let run, since the message may be about to arrive;
+/// then sleeps, since the core may be wanted by the process that computes it. They stay short because a
+/// long message may need many polls to move (a fragment each, where MPI cannot copy between processes).
 class Backoff {
  public:
   void pause() {
@@ -18,15 +20,17 @@ class Backoff {
       sched_yield();
       return;
     }
+    if (sleep_ == kShortestSleep) allow_short_sleeps();
     std::this_thread::sleep_for(sleep_);
     sleep_ = std::min(2 * sleep_, kLongestSleep);
   }
 
  private:
-  static constexpr int kYields = 100;  // some 50 us where the core is not shared
-  static constexpr std::chrono::microseconds kLongestSleep{200};
+  static constexpr int kYields = 200;  // some 200 us, polls included, where the core is not shared
+  static constexpr std::chrono::microseconds kShortestSleep{20};
+  static constexpr std::chrono::microseconds kLongestSleep{50};
   int yields_ = 0;
-  std::chrono::microseconds sleep_{20};
+  std::chrono::microseconds sleep_ = kShortestSleep;
 };
 
 class CallerDriver final : public MpiDriver {

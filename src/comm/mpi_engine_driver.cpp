@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/mpi_driver.h"
+#include "comm/short_sleep.h"
 
 namespace slimpipe::comm {
 namespace {
@@ -64,6 +65,7 @@ class Engine {
 
   /// The engine thread.
   void run() noexcept {
+    allow_short_sleeps();
     try {
       serve();
     } catch (...) {
