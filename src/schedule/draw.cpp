@@ -96,9 +96,8 @@ std::string headline(const Schedule& schedule) {
 
 std::string footer(const Simulation& simulation) {
   return fmt::format(
-      "bubble {:.2f} %, makespan {:g}\npeak slices in flight {}; the worst device holds {:.2f} of a "
-      "microbatch's "
-      "activations over its layers\n",
+      "bubble {:.2f} %, makespan {:g}\npeak slices in flight: {}; worst device: activations of {:.2f} "
+      "microbatches over its layers\n",
       100 * simulation.bubble, simulation.makespan, fmt::join(simulation.peak, " "),
       simulation.worst_peak_fraction);
 }
@@ -115,6 +114,7 @@ std::string draw(const Schedule& schedule, const Simulation& simulation, int wid
   for (int device = 0; device < devices; ++device) {
     auto line = row(simulation.devices[device], schedule.spec, scale);
     if (scale.columns > room) line.resize(room);
+    line.resize(line.find_last_not_of(' ') + 1);
     text += fmt::format("{:>{}}  {}\n", device, margin - 2, line);
   }
   if (scale.columns > room)

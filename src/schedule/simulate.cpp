@@ -26,7 +26,7 @@ int peak_in_flight(const Schedule& schedule, int device) {
 }
 
 double idle_share(double busy, double whole) {
-  return whole > 0 ? 1 - busy / whole : 0;
+  return whole > 0 ? (whole - busy) / whole : 0;
 }
 
 }  // namespace

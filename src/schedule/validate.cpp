@@ -178,7 +178,7 @@ void check_deadlock(const Schedule& schedule, const ChannelMap& map, Findings& f
 }  // namespace
 
 int outstanding_sends(const Spec& spec) {
-  return spec.kind == Kind::kSlimPipe && spec.warmup_slope >= 5 ? spec.warmup_slope : 1;
+  return spec.kind == Kind::kSlimPipe && spec.warmup_slope > 2 ? spec.warmup_slope : 1;
 }
 
 std::vector<std::string> validate(const Schedule& schedule) {

@@ -17,10 +17,10 @@ namespace slimpipe::schedule {
 ///    the receiver has posted the receive of message q - outstanding_sends(spec) of that channel. So that
 ///    many messages may be on their way with nowhere to go, and the sender needs one buffer more.
 ///
-/// One is what every schedule needs whose neighbours send to each other in the same slot, and it is enough
-/// for all of them except SlimPipe with δ ≥ 5. There δ is: on its forward channel a device has received
-/// the gradient that proves its neighbour to be at most δ forwards behind, and on its gradient channel it
-/// has received the forward that proves its neighbour to be at most δ backwards behind.
+/// It is 1, and δ for SlimPipe with δ > 2. With 1, δ = 3 and 4 would run but not hide the latency they can,
+/// and δ = 5 would deadlock. δ is always enough: on its forward channel a device has received the gradient
+/// that proves its neighbour to be at most δ forwards behind, and on its gradient channel the forward that
+/// proves its neighbour to be at most δ backwards behind.
 [[nodiscard]] int outstanding_sends(const Spec& spec);
 
 /// What is wrong with the schedule, empty when it is sound. Each check needs those before it, so the first

@@ -1,0 +1,133 @@
+#include <fstream>
+#include <sstream>
+
+#include "slimpipe/core/check.h"
+#include "slimpipe/schedule/schedule.h"
+
+#include "support/catch.h"
+
+using namespace slimpipe;
+using namespace slimpipe::schedule;
+
+namespace {
+
+std::string read_golden(const std::string& name) {
+  const auto path = std::string(SLIMPIPE_SOURCE_DIR) + "/tests/golden/schedule/" + name;
+  std::ifstream file(path);
+  INFO("golden file " << path);
+  REQUIRE(file.good());
+  std::stringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+/// The kinds along a device's list, as "FFBB".
+std::string letters(const std::vector<Action>& actions) {
+  std::string text;
+  for (const auto& action : actions) text += to_string(action).front();
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("kind names go both ways and list every kind", "[unit]") {
+  REQUIRE(kind_names() == std::vector<std::string_view>{"gpipe", "1f1b", "terapipe", "slimpipe"});
+  for (const auto name : kind_names()) REQUIRE(name_of(kind_from_name(name).value()) == name);
+  REQUIRE_FALSE(kind_from_name("").has_value());
+  REQUIRE_FALSE(kind_from_name("SlimPipe").has_value());
+  REQUIRE_THROWS_AS(name_of(static_cast<Kind>(9)), Error);
+}
+
+TEST_CASE("only terapipe and slimpipe cut sequences", "[unit]") {
+  REQUIRE_FALSE(is_sliced(Kind::kGpipe));
+  REQUIRE_FALSE(is_sliced(Kind::kOneFOneB));
+  REQUIRE(is_sliced(Kind::kTeraPipe));
+  REQUIRE(is_sliced(Kind::kSlimPipe));
+}
+
+TEST_CASE("problems name every wrong number of a spec at once", "[unit]") {
+  REQUIRE(problems({}).empty());
+  const Spec wrong{.kind = Kind::kOneFOneB,
+                   .pipeline = 0,
+                   .virtual_stages = 2,
+                   .microbatches = -3,
+                   .slices = 4,
+                   .warmup_slope = 0};
+  REQUIRE(problems(wrong) == std::vector<std::string>{
+                                 "pipeline 0: expected at least 1",
+                                 "microbatches -3: expected at least 1",
+                                 "warmup_slope 0: expected at least 1",
+                                 "virtual_stages 2: not available in this build (expected 1)",
+                                 "slices 4: 1f1b does not cut sequences into slices (expected 1)",
+                             });
+}
+
+TEST_CASE("a step too large for memory is refused before it is built", "[unit]") {
+  const int big = 2147483647;
+  const Spec spec{.pipeline = big, .microbatches = big, .slices = big, .warmup_slope = big};
+  REQUIRE(problems(spec).size() == 1);
+  REQUIRE_THROWS_AS(build(spec), InputError);
+  REQUIRE_THROWS_AS(build_forward_only(spec), InputError);
+  REQUIRE(problems({.pipeline = 64, .microbatches = 1024, .slices = 512}).empty());
+  REQUIRE(problems({.pipeline = 64, .microbatches = 1024, .slices = 513}).size() == 1);
+}
+
+TEST_CASE("building from a wrong spec lists its problems", "[unit]") {
+  REQUIRE_THROWS_WITH(build({.kind = Kind::kGpipe, .microbatches = 0, .slices = 2}),
+                      "cannot build this schedule: microbatches 0: expected at least 1; slices 2: gpipe does "
+                      "not cut sequences "
+                      "into slices (expected 1)");
+}
+
+TEST_CASE("built schedules equal their golden texts", "[unit]") {
+  const auto spec = [](Kind kind, int p, int m, int n, int slope) {
+    return Spec{.kind = kind, .pipeline = p, .microbatches = m, .slices = n, .warmup_slope = slope};
+  };
+  CHECK(format_text(build(spec(Kind::kGpipe, 2, 3, 1, 2))) == read_golden("gpipe_p2_m3.txt"));
+  CHECK(format_text(build(spec(Kind::kOneFOneB, 4, 5, 1, 2))) == read_golden("1f1b_p4_m5.txt"));
+  CHECK(format_text(build(spec(Kind::kTeraPipe, 2, 2, 3, 2))) == read_golden("terapipe_p2_m2_n3.txt"));
+  CHECK(format_text(build(spec(Kind::kSlimPipe, 4, 2, 4, 2))) == read_golden("slimpipe_p4_m2_n4.txt"));
+  CHECK(format_text(build(spec(Kind::kSlimPipe, 4, 2, 4, 1))) == read_golden("slimpipe_p4_m2_n4_slope1.txt"));
+  CHECK(format_text(build(spec(Kind::kSlimPipe, 3, 3, 2, 3))) == read_golden("slimpipe_p3_m3_n2_slope3.txt"));
+  CHECK(format_text(build_forward_only(spec(Kind::kSlimPipe, 2, 2, 3, 2))) ==
+        read_golden("forward_only_p2_m2_n3.txt"));
+}
+
+TEST_CASE("slimpipe warms up by slices - 1 + slope per following device, at most by all forwards", "[unit]") {
+  const auto schedule = build({.pipeline = 3, .microbatches = 3, .slices = 2, .warmup_slope = 2});
+  REQUIRE(letters(schedule.devices[2]) == "FFBFBFBFBFBB");
+  REQUIRE(letters(schedule.devices[1]) == "FFFFBFBFBBBB");
+  REQUIRE(letters(schedule.devices[0]) == "FFFFFFBBBBBB");
+  const auto capped = build({.pipeline = 3, .microbatches = 2, .slices = 2, .warmup_slope = 1000000000});
+  REQUIRE(letters(capped.devices[0]) == "FFFFBBBB");
+}
+
+TEST_CASE("slimpipe of one slice at slope 1 is 1f1b", "[unit]") {
+  for (const int p : {1, 2, 5})
+    for (const int m : {1, 3, 8})
+      REQUIRE(build({.pipeline = p, .microbatches = m, .warmup_slope = 1}).devices ==
+              build({.kind = Kind::kOneFOneB, .pipeline = p, .microbatches = m}).devices);
+}
+
+TEST_CASE("every kind runs backwards in the same order, so sums of gradients are the same", "[unit]") {
+  const auto backwards = [](const Schedule& schedule) {
+    std::vector<Action> actions;
+    for (const auto& action : schedule.devices.front())
+      if (action.kind != ActionKind::kForward) actions.push_back(action);
+    return actions;
+  };
+  const Spec slim{.pipeline = 3, .microbatches = 4, .slices = 5};
+  Spec tera = slim;
+  tera.kind = Kind::kTeraPipe;
+  REQUIRE(backwards(build(slim)) == backwards(build(tera)));
+  REQUIRE(to_string(backwards(build(slim)).front()) == "B0.0.4");
+}
+
+TEST_CASE("stages are found by device and chunk", "[unit]") {
+  const auto schedule = build({.pipeline = 3});
+  for (int stage = 0; stage < 3; ++stage) {
+    REQUIRE(schedule.device_of(stage) == stage);
+    REQUIRE(schedule.chunk_of(stage) == 0);
+  }
+  REQUIRE_THROWS_WITH(schedule.device_of(3), "stage 3 is on no device of this schedule of 3 stages");
+}

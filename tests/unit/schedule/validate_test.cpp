@@ -1,0 +1,349 @@
+#include "slimpipe/schedule/validate.h"
+
+#include <algorithm>
+
+#include "slimpipe/core/check.h"
+
+#include "random_specs.h"
+#include "schedule/execution.h"
+#include "support/catch.h"
+
+using namespace slimpipe;
+using namespace slimpipe::schedule;
+
+namespace {
+
+/// A schedule given by its spec and the text of its lists.
+Schedule with_lists(const Spec& spec, const std::string& lists) {
+  auto text = format_text(build(spec));
+  return parse_text(text.substr(0, text.find("0:")) + lists);
+}
+
+bool runs_with(const Schedule& schedule, int outstanding) {
+  const auto map = connect(schedule);
+  const auto cost = uniform_cost();
+  Execution execution(schedule, map, cost, outstanding);
+  execution.run();
+  return execution.finished();
+}
+
+/// Ends of actions as a graph of what each needs; true where it has no cycle. Written apart from
+/// Execution, for pipelines of one chunk a device.
+bool acyclic(const Schedule& schedule, int outstanding) {
+  const int devices = schedule.spec.pipeline;
+  struct Node {
+    int device;
+    int action;
+  };
+  const auto position = [&](int device, const Action& action) {
+    const auto& list = schedule.devices[device];
+    return static_cast<int>(std::find(list.begin(), list.end(), action) - list.begin());
+  };
+  std::vector<std::vector<std::vector<Node>>> needs(devices);
+  for (int device = 0; device < devices; ++device) {
+    needs[device].resize(schedule.devices[device].size());
+    int sent_up = 0;
+    int sent_down = 0;
+    std::vector<int> up;  // actions of the next device that receive activations, in order
+    std::vector<int> down;
+    const auto collect = [&](int other, ActionKind kind, std::vector<int>& actions) {
+      if (other < 0 || other >= devices) return;
+      for (int k = 0; k < std::ssize(schedule.devices[other]); ++k)
+        if (schedule.devices[other][k].kind == kind) actions.push_back(k);
+    };
+    collect(device + 1, ActionKind::kForward, up);
+    collect(device - 1, ActionKind::kBackward, down);
+    for (int k = 0; k < std::ssize(schedule.devices[device]); ++k) {
+      const auto& action = schedule.devices[device][k];
+      const bool forward = action.kind == ActionKind::kForward;
+      auto& need = needs[device][k];
+      if (k > 0) need.push_back({device, k - 1});
+      const int from = forward ? device - 1 : device + 1;
+      if (from >= 0 && from < devices) need.push_back({from, position(from, action)});
+      const int to = forward ? device + 1 : device - 1;
+      if (to < 0 || to >= devices) continue;
+      const int number = (forward ? sent_up : sent_down)++ - outstanding;
+      if (number < 0) continue;
+      const int receive = (forward ? up : down)[number];
+      if (receive >= 2) need.push_back({to, receive - 2});  // the receiver has reached receive - 1
+    }
+  }
+  std::vector<int> done(devices);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int device = 0; device < devices; ++device)
+      while (done[device] < std::ssize(needs[device]) &&
+             std::all_of(needs[device][done[device]].begin(), needs[device][done[device]].end(),
+                         [&](const Node& node) { return done[node.device] > node.action; })) {
+        ++done[device];
+        moved = true;
+      }
+  }
+  for (int device = 0; device < devices; ++device)
+    if (done[device] != std::ssize(needs[device])) return false;
+  return true;
+}
+
+/// Whether two actions of one chunk may not change places.
+bool dependent(const Action& a, const Action& b) {
+  const bool forwards = a.kind == ActionKind::kForward && b.kind == ActionKind::kForward;
+  const bool backwards = a.kind != ActionKind::kForward && b.kind != ActionKind::kForward;
+  if (backwards) return true;
+  if (a.microbatch != b.microbatch) return false;
+  return forwards || a.slice == b.slice;
+}
+
+Schedule split_backwards(Schedule schedule) {
+  for (auto& list : schedule.devices) {
+    std::vector<Action> split;
+    for (auto action : list) {
+      if (action.kind == ActionKind::kBackward) action.kind = ActionKind::kBackwardInput;
+      split.push_back(action);
+      if (action.kind == ActionKind::kForward) continue;
+      action.kind = ActionKind::kBackwardWeight;
+      split.push_back(action);
+    }
+    list = split;
+  }
+  return schedule;
+}
+
+using Findings = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("random built schedules are sound", "[unit]") {
+  Dice dice(2);
+  for (int round = 0; round < 150; ++round) {
+    auto spec = random_spec(dice, 16, 16, 1);
+    if (is_sliced(spec.kind)) spec.slices = dice.roll(1, 8 * spec.pipeline);
+    INFO(format_text(build({.kind = spec.kind})) << spec.pipeline << ' ' << spec.microbatches << ' '
+                                                 << spec.slices << " slope " << spec.warmup_slope);
+    REQUIRE(validate(build(spec)) == Findings{});
+    REQUIRE(validate(build_forward_only(spec)) == Findings{});
+  }
+}
+
+TEST_CASE("a split backward in place of the whole one is sound", "[unit]") {
+  REQUIRE(validate(split_backwards(build({.pipeline = 3, .microbatches = 3, .slices = 4}))) == Findings{});
+}
+
+TEST_CASE("every damaged schedule is found out", "[unit]") {
+  Dice dice(3);
+  for (int round = 0; round < 400; ++round) {
+    auto schedule = build(random_spec(dice, 6, 4, 9));
+    if (dice.roll(0, 1) == 1) schedule = split_backwards(schedule);
+    const auto before = format_text(schedule);
+    const int device = dice.roll(0, schedule.spec.pipeline - 1);
+    auto& list = schedule.devices[device];
+    const int last = static_cast<int>(list.size()) - 1;
+    const int first_index = dice.roll(0, last);
+    const int second_index = dice.roll(0, last);
+    const auto action = list[first_index];
+    switch (dice.roll(0, 4)) {
+      case 0: {
+        const auto other = list[second_index];
+        if (first_index == second_index || !dependent(action, other)) continue;
+        // An input part and a weight part of different slices are free of each other in one direction.
+        if (action.kind != other.kind && action.kind != ActionKind::kForward &&
+            other.kind != ActionKind::kForward &&
+            (action.slice != other.slice || action.microbatch != other.microbatch))
+          continue;
+        std::swap(list[first_index], list[second_index]);
+        break;
+      }
+      case 1:
+        list.erase(list.begin() + first_index);
+        break;
+      case 2:
+        list.insert(list.begin() + second_index, action);
+        break;
+      case 3: {
+        if (schedule.spec.pipeline == 1) continue;
+        list.erase(list.begin() + first_index);
+        auto& other = schedule.devices[(device + 1) % schedule.spec.pipeline];
+        other.insert(other.begin() + dice.roll(0, static_cast<int>(other.size())), action);
+        break;
+      }
+      default:
+        list[first_index].kind =
+            action.kind == ActionKind::kForward ? ActionKind::kBackward : ActionKind::kForward;
+    }
+    INFO("before\n" << before << "after\n" << format_text(schedule));
+    REQUIRE_FALSE(validate(schedule).empty());
+  }
+}
+
+TEST_CASE("actions that do not exist here are named and never read as indices", "[unit]") {
+  auto schedule = build({.pipeline = 2, .microbatches = 2});
+  for (const Action wrong : {Action{.chunk = 1}, Action{.chunk = -1}, Action{.microbatch = 2},
+                             Action{.microbatch = -1}, Action{.slice = 1}, Action{.slice = -2147483647},
+                             Action{.arg = 0}, Action{.kind = static_cast<ActionKind>(77)}}) {
+    auto damaged = schedule;
+    damaged.devices[1].push_back(wrong);
+    REQUIRE(validate(damaged).size() == 1);
+    REQUIRE(validate(damaged).front().find("does not exist here") != std::string::npos);
+  }
+}
+
+TEST_CASE("wrong specs, list counts and stages are refused first", "[unit]") {
+  auto schedule = build({.pipeline = 2});
+  auto damaged = schedule;
+  damaged.spec.slices = 0;
+  REQUIRE(validate(damaged) == Findings{"slices 0: expected at least 1"});
+  damaged = schedule;
+  damaged.devices.pop_back();
+  REQUIRE(validate(damaged) ==
+          Findings{"1 action lists and 2 stage lists: expected one of each for the 2 devices"});
+  damaged = schedule;
+  damaged.stage_of = {{1}, {1}};
+  REQUIRE(validate(damaged) == Findings{"stage 1 has more than one place"});
+  damaged.stage_of = {{0}, {2}};
+  REQUIRE(validate(damaged) == Findings{"device 1 holds stage 2: expected 0 to 1"});
+  damaged.stage_of = {{0, 1}, {}};
+  REQUIRE(validate(damaged) ==
+          Findings{"device 0 holds 2 stages: expected 1", "device 1 holds 0 stages: expected 1"});
+}
+
+TEST_CASE("stages in another order are as sound", "[unit]") {
+  auto schedule = build({.pipeline = 2, .microbatches = 3, .slices = 2});
+  std::swap(schedule.stage_of[0], schedule.stage_of[1]);
+  std::swap(schedule.devices[0], schedule.devices[1]);
+  REQUIRE(validate(schedule) == Findings{});
+}
+
+TEST_CASE("missing and double actions are counted, the findings shortened", "[unit]") {
+  auto schedule = build({.microbatches = 30});
+  schedule.devices[0].erase(schedule.devices[0].begin(), schedule.devices[0].begin() + 2);
+  REQUIRE(
+      validate(schedule) ==
+      Findings{
+          "device 0: chunk 0, microbatch 0, slice 0 has 0 forwards, 0 backwards for inputs, 0 for weights: "
+          "expected 1, 1, 1"});
+  schedule.devices[0].clear();
+  const auto found = validate(schedule);
+  REQUIRE(found.size() == 21);
+  REQUIRE(found.back() == "and 10 more");
+}
+
+TEST_CASE("a backward in a forward-only schedule, or none in a training one, is found", "[unit]") {
+  auto schedule = build({});
+  schedule.training = false;
+  REQUIRE(
+      validate(schedule) ==
+      Findings{
+          "device 0: chunk 0, microbatch 0, slice 0 has 1 forwards, 1 backwards for inputs, 1 for weights: "
+          "expected 1, 0, 0"});
+  schedule = build_forward_only({});
+  schedule.training = true;
+  REQUIRE(validate(schedule).size() == 1);
+}
+
+TEST_CASE("wrong orders say what belongs there", "[unit]") {
+  const Spec spec{.microbatches = 2, .slices = 2};
+  const auto finding = [&](const std::string& list) { return validate(with_lists(spec, "0: " + list)); };
+  CHECK(
+      finding("F0.0.1 F0.0.0 B0.0.1 B0.0.0 F0.1.0 F0.1.1 B0.1.1 B0.1.0") ==
+      Findings{"device 0: F0.0.1 (action 0) is out of order: the next forward of its microbatch is slice 0"});
+  CHECK(finding("F0.0.0 B0.0.1 F0.0.1 B0.0.0 F0.1.0 F0.1.1 B0.1.1 B0.1.0") ==
+        Findings{"device 0: B0.0.1 (action 1) is out of order: its forward comes later"});
+  CHECK(finding("F0.0.0 F0.0.1 B0.0.0 B0.0.1 F0.1.0 F0.1.1 B0.1.1 B0.1.0") ==
+        Findings{"device 0: B0.0.0 (action 2) is out of order: the next backward is microbatch 0, slice 1"});
+  CHECK(finding("F0.0.0 F0.0.1 F0.1.0 F0.1.1 B0.1.1 B0.1.0 B0.0.1 B0.0.0") ==
+        Findings{"device 0: B0.1.1 (action 4) is out of order: the next backward is microbatch 0, slice 1"});
+  CHECK(finding("F0.0.0 F0.0.1 W0.0.1 I0.0.1 B0.0.0 F0.1.0 F0.1.1 B0.1.1 B0.1.0") ==
+        Findings{"device 0: W0.0.1 (action 2) is out of order: its backward for inputs comes later"});
+  CHECK(finding("F0.0.0 F0.0.1 I0.0.1 I0.0.0 W0.0.0 W0.0.1 F0.1.0 F0.1.1 B0.1.1 B0.1.0") ==
+        Findings{"device 0: W0.0.0 (action 4) is out of order: the next backward is microbatch 0, slice 1"});
+  CHECK(finding("F0.1.0 F0.1.1 F0.0.0 F0.0.1 I0.0.1 I0.0.0 W0.0.1 W0.0.0 B0.1.1 B0.1.0") == Findings{});
+}
+
+TEST_CASE("ends of a channel that disagree are named with the first message", "[unit]") {
+  const auto schedule = with_lists({.kind = Kind::kGpipe, .pipeline = 2, .microbatches = 2},
+                                   "0: F0.0.0 F0.1.0 B0.0.0 B0.1.0\n1: F0.1.0 F0.0.0 B0.0.0 B0.1.0");
+  REQUIRE(validate(schedule) ==
+          Findings{"activation 0 from device 0 to device 1 is sent by F0.0.0 and received by F0.1.0"});
+}
+
+TEST_CASE("a deadlock lists what every device waits for", "[unit]") {
+  const Spec spec{.kind = Kind::kGpipe, .pipeline = 3, .microbatches = 2};
+  const auto schedule = with_lists(spec,
+                                   "0: F0.0.0 B0.0.0 F0.1.0 B0.1.0\n"
+                                   "1: F0.0.0 F0.1.0 B0.0.0 B0.1.0\n"
+                                   "2: F0.0.0 B0.0.0 F0.1.0 B0.1.0\n");
+  REQUIRE(validate(schedule) ==
+          Findings{
+              "deadlock: device 0 at B0.0.0 (action 1 of 4) waits to receive the gradient of microbatch 0, "
+              "slice 0 from device 1 at F0.1.0 (action 1 of 4)",
+              "deadlock: device 1 at F0.1.0 (action 1 of 4) waits to receive the activation of microbatch 1, "
+              "slice 0 from device 0 at B0.0.0 (action 1 of 4)",
+              "deadlock: device 2 at F0.1.0 (action 2 of 4) waits to receive the activation of microbatch 1, "
+              "slice 0 from device 1 at F0.1.0 (action 1 of 4)"});
+}
+
+TEST_CASE("a sender too far ahead of its receiver is a deadlock of the rule on outstanding sends", "[unit]") {
+  // Device 0 wants to send four activations before it takes a gradient; device 1 takes one at a time.
+  const Spec spec{.kind = Kind::kGpipe, .pipeline = 2, .microbatches = 7};
+  const auto forwards_first = [&](int count) {
+    auto schedule = build(spec);
+    auto& list = schedule.devices[0];
+    list = build({.pipeline = 2, .microbatches = 7, .slices = 1, .warmup_slope = count}).devices[0];
+    schedule.devices[1] = build({.kind = Kind::kOneFOneB, .pipeline = 2, .microbatches = 7}).devices[1];
+    return schedule;
+  };
+  REQUIRE(validate(forwards_first(4)) == Findings{});
+  REQUIRE(
+      validate(forwards_first(5)) ==
+      Findings{
+          "deadlock: device 0 at F0.4.0 (action 4 of 14) holds back its send until the receive of the "
+          "activation of microbatch 3, slice 0 is posted at action 5 by device 1 at B0.1.0 (action 3 of 14)",
+          "deadlock: device 1 at B0.1.0 (action 3 of 14) holds back its send until the receive of the "
+          "gradient of microbatch 0, slice 0 is posted at action 5 by device 0 at F0.4.0 (action 4 of 14)"});
+}
+
+TEST_CASE("slope 3 needs an outstanding send, slope 4 still runs with one, slope 5 needs more", "[unit]") {
+  const auto slim = [](int slope) {
+    return build({.pipeline = 4, .microbatches = 6, .slices = 5, .warmup_slope = slope});
+  };
+  REQUIRE(runs_with(slim(2), 0));
+  REQUIRE_FALSE(runs_with(slim(3), 0));
+  REQUIRE(runs_with(slim(3), 1));
+  REQUIRE(runs_with(slim(4), 1));
+  REQUIRE_FALSE(runs_with(slim(5), 1));
+  REQUIRE(outstanding_sends(slim(2).spec) == 1);
+  REQUIRE(outstanding_sends(slim(3).spec) == 3);
+  REQUIRE(outstanding_sends({.kind = Kind::kTeraPipe, .warmup_slope = 5}) == 1);
+}
+
+TEST_CASE("outstanding sends suffice up to slope 12, on many devices too", "[unit]") {
+  for (int slope = 1; slope <= 12; ++slope)
+    for (const int p : {2, 3, 7, 24})
+      for (const int n : {1, 3, 16}) {
+        const Spec spec{.pipeline = p, .microbatches = 9, .slices = n, .warmup_slope = slope};
+        INFO("p " << p << " n " << n << " slope " << slope);
+        REQUIRE(validate(build(spec)) == Findings{});
+      }
+}
+
+TEST_CASE("deadlock is judged as by an independent search for cycles", "[unit]") {
+  Dice dice(5);
+  int deadlocks = 0;
+  const int rounds = 600;
+  for (int round = 0; round < rounds; ++round) {
+    const int p = dice.roll(2, 4);
+    const int m = dice.roll(1, 5);
+    const int n = dice.roll(1, 3);
+    auto schedule = build({.kind = Kind::kTeraPipe, .pipeline = p, .microbatches = m, .slices = n});
+    // Each device takes its list from a slimpipe schedule of a slope and place of its own.
+    for (auto& list : schedule.devices) {
+      const Spec other{.pipeline = 6, .microbatches = m, .slices = n, .warmup_slope = dice.roll(1, 3)};
+      list = build(other).devices[dice.roll(0, 5)];
+    }
+    const bool sound = acyclic(schedule, 1);
+    INFO(format_text(schedule));
+    REQUIRE(validate(schedule).empty() == sound);
+    if (!sound) ++deadlocks;
+  }
+  REQUIRE(deadlocks > rounds / 10);
+  REQUIRE(deadlocks < rounds * 9 / 10);
+}
