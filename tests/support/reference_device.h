@@ -17,7 +17,7 @@ class ReferenceDevice final : public device::Device {
             {.owner = fmt::format("reference device {}", index), .limit = memory_limit, .plan_only = false}) {
   }
 
-  int index() const override { return index_; }
+  [[nodiscard]] int index() const override { return index_; }
   device::Arena& arena() override { return arena_; }
   device::Stream& stream() override { return stream_; }
   device::Operators& operators() override { return operators_; }
@@ -44,8 +44,8 @@ class ReferenceDevice final : public device::Device {
 
 class ReferenceBackend final : public device::Backend {
  public:
-  std::string_view name() const override { return "reference"; }
-  int device_count() const override { return 1; }
+  [[nodiscard]] std::string_view name() const override { return "reference"; }
+  [[nodiscard]] int device_count() const override { return 1; }
   std::unique_ptr<device::Device> make_device(const device::DeviceOptions& options) override {
     SLIMPIPE_CHECK(!options.plan_only, "the reference device has no plan-only mode");
     return std::make_unique<ReferenceDevice>(options.index, options.memory_limit);

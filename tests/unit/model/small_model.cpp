@@ -1,5 +1,7 @@
 #include "small_model.h"
 
+#include <algorithm>
+
 #include "slimpipe/core/random.h"
 
 namespace slimpipe::test {
@@ -115,9 +117,21 @@ void SmallModel::forward(std::vector<SliceState>& slices, std::size_t i) {
   }
 }
 
+std::vector<SmallModel::KvGradients> SmallModel::allocate_kv_gradients(
+    const std::vector<SliceState>& slices) {
+  std::vector<KvGradients> result(layers_.size());
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    for (const SliceState& slice : slices) {
+      device::Buffer buffer;
+      result[l].blocks.push_back(layers_[l].allocate_kv_gradient(device, slice.ref.tokens, buffer));
+      result[l].buffers.push_back(std::move(buffer));
+    }
+  }
+  return result;
+}
+
 void SmallModel::backward(std::vector<SliceState>& slices, std::size_t i, Tensor d_hidden,
-                          std::vector<std::vector<device::KvGradientBlock>>& kv_gradients,
-                          std::vector<std::vector<device::Buffer>>& kv_buffers) {
+                          std::vector<KvGradients>& kv_gradients) {
   SliceState& state = slices[i];
   std::vector<device::Buffer> owner;
   Tensor d_out = d_hidden;
@@ -128,11 +142,12 @@ void SmallModel::backward(std::vector<SliceState>& slices, std::size_t i, Tensor
     std::vector<device::KvBlock> blocks;
     for (std::size_t j = 0; j <= i; ++j) blocks.push_back(slices[j].saved[l].kv);
     layers_[l].attention_backward(device, state.ref, saved, gradients, blocks,
-                                  std::span(kv_gradients[l]).first(i + 1));
+                                  std::span(kv_gradients[l].blocks).first(i + 1));
     saved.kv_part.reset();
     const Tensor d_x = tensor(owner, Scope::kWorkspace, compute_, {state.ref.tokens, config.hidden});
-    layers_[l].pre_attention_backward_input(device, state.ref, saved, gradients, kv_gradients[l][i], d_x);
-    kv_buffers[l][i].reset();
+    layers_[l].pre_attention_backward_input(device, state.ref, saved, gradients, kv_gradients[l].blocks[i],
+                                            d_x);
+    kv_gradients[l].buffers[i].reset();
     saved.x_part.reset();
     saved.input_part.reset();
     layers_[l].backward_weight(device, state.ref, saved, gradients);
@@ -150,16 +165,10 @@ double SmallModel::run(const Sample& sample, int slices, bool backward_too) {
   for (std::size_t i = 0; i < n; ++i) forward(states, i);
   saved_bytes = device.arena().stats().live[static_cast<std::size_t>(Scope::kSavedActivations)];
 
-  std::vector<std::vector<device::KvGradientBlock>> kv_gradients(layers_.size());
-  std::vector<std::vector<device::Buffer>> kv_buffers(layers_.size());
-  for (std::size_t l = 0; backward_too && l < layers_.size(); ++l) {
-    kv_buffers[l].resize(n);
-    for (device::Buffer& buffer : kv_buffers[l]) {
-      kv_gradients[l].push_back(layers_[l].allocate_kv_gradient(device, tokens, buffer));
-    }
-  }
-  std::int64_t valid = 0;
-  for (const std::int32_t target : sample.targets) valid += target >= 0 ? 1 : 0;
+  std::vector<KvGradients> kv_gradients;
+  if (backward_too) kv_gradients = allocate_kv_gradients(states);
+  const auto valid = static_cast<double>(
+      std::count_if(sample.targets.begin(), sample.targets.end(), [](std::int32_t t) { return t >= 0; }));
   std::vector<device::Buffer> owner;
   const Tensor loss_sum = tensor(owner, Scope::kInput, DType::kF64, {1});
   device.operators().zero(device.stream(), loss_sum);
@@ -167,13 +176,13 @@ double SmallModel::run(const Sample& sample, int slices, bool backward_too) {
     std::vector<device::Buffer> d_hidden_owner;
     Tensor d_hidden;
     if (backward_too) d_hidden = tensor(d_hidden_owner, Scope::kWorkspace, compute_, {tokens, config.hidden});
-    head_->loss(device, states[i].hidden, states[i].targets, 1.0F / static_cast<float>(valid), loss_sum,
+    head_->loss(device, states[i].hidden, states[i].targets, static_cast<float>(1 / valid), loss_sum,
                 d_hidden);
-    if (backward_too) backward(states, i, d_hidden, kv_gradients, kv_buffers);
+    if (backward_too) backward(states, i, d_hidden, kv_gradients);
   }
   double sum = 0;
   device.download(loss_sum, &sum);
-  return sum / static_cast<double>(valid);
+  return sum / valid;
 }
 
 }  // namespace slimpipe::test

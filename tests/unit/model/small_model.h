@@ -67,14 +67,19 @@ class SmallModel {
     std::vector<model::LayerSaved> saved;  ///< one a layer
     std::vector<device::Buffer> buffers;
   };
-  double run(const Sample& sample, int slices, bool backward);
+  /// dK, dV of one layer, a block each slice.
+  struct KvGradients {
+    std::vector<device::KvGradientBlock> blocks;
+    std::vector<device::Buffer> buffers;
+  };
+  double run(const Sample& sample, int slices, bool backward_too);
   Tensor tensor(std::vector<device::Buffer>& owner, device::Scope scope, DType dtype,
                 std::initializer_list<std::int64_t> dims);
   SliceState make_slice(const Sample& sample, int slice, std::int64_t tokens);
   void forward(std::vector<SliceState>& slices, std::size_t i);
+  std::vector<KvGradients> allocate_kv_gradients(const std::vector<SliceState>& slices);
   void backward(std::vector<SliceState>& slices, std::size_t i, Tensor d_hidden,
-                std::vector<std::vector<device::KvGradientBlock>>& kv_gradients,
-                std::vector<std::vector<device::Buffer>>& kv_buffers);
+                std::vector<KvGradients>& kv_gradients);
 
   DType compute_;
   model::ParallelContext parallel_;
