@@ -80,7 +80,7 @@ check_includes() { python3 scripts/check_includes.py; }
 
 check_shell() {
   command -v shellcheck >/dev/null || { echo "left out: shellcheck is not installed"; return 0; }
-  tree_files .ci/run scripts/setup 'scripts/*.sh' | xargs shellcheck
+  tree_files .ci/run scripts/setup '*.sh' | xargs shellcheck
 }
 
 # The .cpp files to look at, the last changed first; a header stands for the .cpp of its name.
