@@ -6,7 +6,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 all_checks=(format includes shell tidy asan tsan)
 # clang-format's output changes between major versions; the tree is formatted by this one.
 format_version=14
-# So many files does clang-tidy look at, at most: a change that touches more is checked whole by --all.
+# clang-tidy looks at the files changed by so many commits, and at so many files at most (about 4 s each): how
+# many commits a change has cannot be told in a fresh clone. --all looks at every file.
+tidy_commits=30
 tidy_limit=40
 # Areas whose code meets in more than one thread: what the thread sanitizer is there for.
 threaded_areas="core|io|comm|device|runtime|train"
@@ -18,12 +20,12 @@ Usage: scripts/checks.sh [--all] [--base REV] [--only CHECK,...] [--no-install]
   format    clang-format $format_version leaves every C++ file as it is
   includes  areas include only what CMakeLists.txt lets them; names and lengths of files
   shell     shellcheck, where installed
-  tidy      clang-tidy on the C++ files changed since the base, $tidy_limit at most
+  tidy      clang-tidy on the $tidy_limit C++ files changed last, uncommitted changes first
   asan      the tests in one process under the address and undefined-behaviour sanitizers
   tsan      those of the areas with threads under the thread sanitizer
 
   --all         clang-tidy on every file
-  --base REV    what changes are counted from (default: where the branch left origin/main; else the last commit's parent)
+  --base REV    clang-tidy on the files changed since this revision, $tidy_limit at most
   --only LIST   only these checks, e.g. --only format,includes
   --no-install  do not look for missing packages
   --help        this text
@@ -78,30 +80,28 @@ check_includes() { python3 scripts/check_includes.py; }
 
 check_shell() {
   command -v shellcheck >/dev/null || { echo "left out: shellcheck is not installed"; return 0; }
-  tree_files .ci/run scripts/setup 'scripts/*.sh' | xargs shellcheck
+  tree_files .ci/run scripts/setup '*.sh' | xargs shellcheck
 }
 
-# The .cpp files to look at: changed ones, and those whose header of the same name changed.
+# The .cpp files to look at, the last changed first; a header stands for the .cpp of its name.
 changed_sources() {
-  local from=$base
-  if [[ -z $from ]]; then
-    from=$(git merge-base HEAD origin/main 2>/dev/null || true)
-    [[ -n $from && $from != $(git rev-parse HEAD) ]] || from=$(git rev-parse --quiet --verify HEAD~1 || true)
-  fi
-  if $tidy_all || [[ -z $from ]]; then
+  if $tidy_all; then
     tree_files 'src/*.cpp' 'tests/*.cpp'
     return
   fi
-  { git diff --name-only --diff-filter=d "$from"; git ls-files -o --exclude-standard; } |
-    sed -nE -e '/^(src|tests)\/.*\.cpp$/p' -e 's/^(include\/slimpipe|src)\/(.*)\.h$/src\/\2.cpp/p' |
-    sort -u | existing
+  {
+    git ls-files -o --exclude-standard
+    git diff --name-only "${base:-HEAD}"
+    [[ -n $base ]] || git log -n "$tidy_commits" --name-only --pretty=format:
+  } | sed -nE -e '/^(src|tests)\/.*\.cpp$/p' -e 's/^(include\/slimpipe|src)\/(.*)\.h$/src\/\2.cpp/p' |
+    awk '!seen[$0]++' | existing
 }
 
 check_tidy() {
   local files
   mapfile -t files < <(changed_sources)
   if ! $tidy_all && ((${#files[@]} > tidy_limit)); then
-    printf 'left out, over the limit of %d: %s\n' "$tidy_limit" "${files[*]:tidy_limit}"
+    printf 'left out, over the limit of %d files: %s\n' "$tidy_limit" "${files[*]:tidy_limit}"
     files=("${files[@]:0:tidy_limit}")
   fi
   echo "${#files[@]} files"
