@@ -47,6 +47,12 @@ struct ChunkShape {
 
 /// The steps of `action` on a chunk. `training` false: a forward-only run, whose slices keep only K and V
 /// and whose last slice (slice == slices - 1) releases its microbatch.
+///
+/// A receive comes first in its action, a send comes after all computation. Backward takes layers in
+/// descending order. kBackward has each layer's kBackwardWeight right after its input part and ends in
+/// kReleaseSlice. Of the split pair kBackwardInput has neither: kBackwardWeight has the weight steps and
+/// the release. The embedding's gradient belongs to the input part, so that no gradient of hidden states
+/// has to be kept for it.
 [[nodiscard]] std::vector<LayerStep> expand(const Action& action, const ChunkShape& shape, int slices,
                                             bool training);
 

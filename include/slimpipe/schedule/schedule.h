@@ -32,6 +32,10 @@ struct Spec {
   [[nodiscard]] int stages() const { return pipeline * virtual_stages; }
 };
 
+/// Most forward actions of a step over all devices, p·v·m·n: keeps a mistyped size from taking the
+/// machine's memory (a step of this size takes about 1.5 GB).
+inline constexpr std::int64_t kMaxForwards = std::int64_t{1} << 25;
+
 /// Everything wrong with a spec, a sentence each with the numbers; empty when it can be built.
 [[nodiscard]] std::vector<std::string> problems(const Spec& spec);
 
@@ -51,10 +55,12 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 /// "F0.1.3" = forward of chunk 0, microbatch 1, slice 3; B backward, I for inputs, W for weights.
+/// An arg of 0 or more follows as "@arg".
 [[nodiscard]] std::string to_string(const Action& action);
 
 struct Schedule {
   Spec spec;
+  bool training = true;                      ///< false: forward actions alone
   std::vector<std::vector<int>> stage_of;    ///< [device][chunk] -> stage
   std::vector<std::vector<Action>> devices;  ///< [device] -> actions in order
   bool operator==(const Schedule&) const = default;
@@ -63,13 +69,29 @@ struct Schedule {
 };
 
 /// Builds the training schedule. Throws InputError listing problems(spec) if there are any.
+///
+/// Forwards take microbatches in order and each one's slices 0..n-1; backwards take microbatches in order
+/// and each one's slices n-1..0. A device runs its warm-up forwards, then pairs (forward, backward), then
+/// the remaining backwards. Warm-up forwards on device r, at most all m·n·v of them:
+///   gpipe, terapipe   all
+///   1f1b              p - 1 - r
+///   slimpipe          n·v - 1 + δ·(p - 1 - r)
 [[nodiscard]] Schedule build(const Spec& spec);
 /// The forward actions alone, in an order that needs no warm-up: for validation.
 [[nodiscard]] Schedule build_forward_only(const Spec& spec);
 
-/// One line a device: "0: F0.0.0 F0.0.1 B0.0.1 B0.0.0". parse(format(s)) == s.
+/// The spec, the stages of each device (one word a device, its chunks' stages joined by commas), then one
+/// line a device:
+///
+///     slimpipe p=1 v=1 m=1 n=2 slope=2 training
+///     stages 0
+///     0: F0.0.0 F0.0.1 B0.0.1 B0.0.0
+///
+/// The first line ends in "training" or "forward". parse_text(format_text(s)) == s for every s that
+/// validate (validate.h) accepts.
 [[nodiscard]] std::string format_text(const Schedule& schedule);
-/// Throws InputError with line and word.
+/// Blank lines and spaces between words do not matter. Throws InputError with line and word. What the
+/// actions mean together is validate's to judge.
 [[nodiscard]] Schedule parse_text(std::string_view text);
 
 }  // namespace slimpipe::schedule

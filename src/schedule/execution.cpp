@@ -1,0 +1,164 @@
+#include "schedule/execution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "slimpipe/core/check.h"
+
+namespace slimpipe::schedule {
+
+Execution::Execution(const Schedule& schedule, const ChannelMap& map, const CostModel& cost, int outstanding)
+    : schedule_(schedule),
+      map_(map),
+      cost_(cost),
+      outstanding_(outstanding),
+      runs_(schedule.devices.size()),
+      cursors_(schedule.devices.size()),
+      sent_(map.channels.size()),
+      received_(map.channels.size()),
+      inbound_(schedule.devices.size()) {
+  SLIMPIPE_CHECK(std::isfinite(cost.latency) && cost.latency >= 0, "latency is {}", cost.latency);
+  for (int channel = 0; channel < std::ssize(map.channels); ++channel)
+    inbound_[map.channels[channel].destination].push_back(channel);
+}
+
+void Execution::run() {
+  for (int device = 0; device < std::ssize(cursors_); ++device) {
+    reach_action(device);
+    ready_.push_back(device);
+  }
+  while (!ready_.empty()) {
+    const int device = ready_.back();
+    ready_.pop_back();
+    advance(device);
+  }
+}
+
+bool Execution::finished() const {
+  for (std::size_t device = 0; device < runs_.size(); ++device)
+    if (runs_[device].done.size() != schedule_.devices[device].size()) return false;
+  return true;
+}
+
+void Execution::advance(int device) {
+  auto& cursor = cursors_[device];
+  const auto& actions = schedule_.devices[device];
+  while (cursor.action < std::ssize(actions)) {
+    while (cursor.step < std::ssize(cursor.steps)) {
+      if (!take_step(device)) return;
+      ++cursor.step;
+    }
+    runs_[device].done.push_back({actions[cursor.action], cursor.start, runs_[device].clock});
+    ++cursor.action;
+    reach_action(device);
+  }
+}
+
+void Execution::reach_action(int device) {
+  auto& cursor = cursors_[device];
+  cursor.step = 0;
+  cursor.start = runs_[device].clock;
+  cursor.reached.push_back(runs_[device].clock);
+  if (cursor.action < std::ssize(schedule_.devices[device])) {
+    const auto& action = schedule_.devices[device][cursor.action];
+    cursor.steps = expand(action, shape_of(schedule_, device, action, cost_.layers_per_chunk),
+                          schedule_.spec.slices, schedule_.training);
+  }
+  for (const int channel : inbound_[device]) wake(map_.channels[channel].source, WaitKind::kPosting, channel);
+}
+
+bool Execution::take_step(int device) {
+  auto& cursor = cursors_[device];
+  auto& run = runs_[device];
+  const auto& step = cursor.steps[cursor.step];
+  const bool receives = step.phase == Phase::kReceiveActivation || step.phase == Phase::kReceiveGradient;
+  if (receives && !receive(device)) return false;
+  const bool sends = is_communication(step.phase) && !receives;
+  // A send's own cost comes after the wait for its turn; the message leaves when it is paid.
+  if (sends && !send(device)) return false;
+  const double seconds = cost_.step(device, schedule_.devices[device][cursor.action], step);
+  SLIMPIPE_CHECK(std::isfinite(seconds) && seconds >= 0, "cost of step {} is {}", name_of(step.phase),
+                 seconds);
+  run.clock += seconds;
+  run.busy += seconds;
+  if (sends) {
+    const int channel = map_.of_action[device][cursor.action].send;
+    sent_[channel].push_back(run.clock);
+    wake(map_.channels[channel].destination, WaitKind::kMessage, channel);
+  }
+  return true;
+}
+
+bool Execution::receive(int device) {
+  auto& cursor = cursors_[device];
+  const int channel = map_.of_action[device][cursor.action].receive;
+  const int number = received_[channel];
+  if (number >= std::ssize(sent_[channel])) {
+    cursor.wait = Wait{WaitKind::kMessage, channel, number};
+    return false;
+  }
+  ++received_[channel];
+  auto& clock = runs_[device].clock;
+  clock = std::max(clock, sent_[channel][number] + cost_.latency);
+  if (cursor.step == 0) cursor.start = clock;
+  return true;
+}
+
+bool Execution::send(int device) {
+  auto& cursor = cursors_[device];
+  const int index = map_.of_action[device][cursor.action].send;
+  const int number = static_cast<int>(sent_[index].size()) - outstanding_;
+  if (number < 0) return true;
+  const auto& channel = map_.channels[index];
+  const auto& reached = cursors_[channel.destination].reached;
+  const int posting = posting_action(channel, number);
+  if (posting >= std::ssize(reached)) {
+    cursor.wait = Wait{WaitKind::kPosting, index, number};
+    return false;
+  }
+  runs_[device].clock = std::max(runs_[device].clock, reached[posting]);
+  return true;
+}
+
+int Execution::posting_action(const Channel& channel, int number) const {
+  return std::max(0, channel.receives[number] - 1);
+}
+
+void Execution::wake(int device, WaitKind kind, int channel) {
+  auto& wait = cursors_[device].wait;
+  if (!wait || wait->kind != kind || wait->channel != channel) return;
+  wait.reset();
+  ready_.push_back(device);
+}
+
+std::vector<std::string> Execution::waits() const {
+  std::vector<std::string> sentences;
+  for (int device = 0; device < std::ssize(cursors_); ++device)
+    if (cursors_[device].wait) sentences.push_back(describe(device));
+  return sentences;
+}
+
+std::string Execution::position(int device) const {
+  const auto& actions = schedule_.devices[device];
+  const int action = cursors_[device].action;
+  if (action == std::ssize(actions)) return fmt::format("device {}, which is done", device);
+  return fmt::format("device {} at {} (action {} of {})", device, to_string(actions[action]), action,
+                     actions.size());
+}
+
+std::string Execution::describe(int device) const {
+  const auto& wait = *cursors_[device].wait;
+  const auto& channel = map_.channels[wait.channel];
+  const auto& receiving = schedule_.devices[channel.destination][channel.receives[wait.number]];
+  const auto message = fmt::format("{} of microbatch {}, slice {}", name_of(channel.payload),
+                                   receiving.microbatch, receiving.slice);
+  if (wait.kind == WaitKind::kMessage)
+    return fmt::format("{} waits to receive the {} from {}", position(device), message,
+                       position(channel.source));
+  return fmt::format("{} holds back its send until the receive of the {} is posted at action {} by {}",
+                     position(device), message, posting_action(channel, wait.number),
+                     position(channel.destination));
+}
+
+}  // namespace slimpipe::schedule

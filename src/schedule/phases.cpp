@@ -1,0 +1,101 @@
+#include "slimpipe/schedule/phases.h"
+
+#include "slimpipe/core/check.h"
+
+namespace slimpipe::schedule {
+namespace {
+
+using Steps = std::vector<LayerStep>;
+
+void append_forward(Steps& steps, const ChunkShape& shape) {
+  steps.push_back({shape.stage > 0 ? Phase::kReceiveActivation : Phase::kEmbed});
+  for (int layer = 0; layer < shape.layers; ++layer)
+    for (const Phase phase : {Phase::kPreAttention, Phase::kAttention, Phase::kPostAttention})
+      steps.push_back({phase, layer});
+  steps.push_back({shape.stage < shape.stages - 1 ? Phase::kSendActivation : Phase::kLoss});
+}
+
+void append_backward(Steps& steps, const ChunkShape& shape, bool with_weights) {
+  if (shape.stage < shape.stages - 1) steps.push_back({Phase::kReceiveGradient});
+  for (int layer = shape.layers - 1; layer >= 0; --layer) {
+    for (const Phase phase :
+         {Phase::kPostAttentionBackwardInput, Phase::kAttentionBackward, Phase::kPreAttentionBackwardInput})
+      steps.push_back({phase, layer});
+    if (with_weights) steps.push_back({Phase::kBackwardWeight, layer});
+  }
+  steps.push_back({shape.stage > 0 ? Phase::kSendGradient : Phase::kEmbedBackward});
+}
+
+void append_weights(Steps& steps, const ChunkShape& shape) {
+  for (int layer = shape.layers - 1; layer >= 0; --layer) steps.push_back({Phase::kBackwardWeight, layer});
+}
+
+}  // namespace
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kReceiveActivation:
+      return "receive activation";
+    case Phase::kEmbed:
+      return "embed";
+    case Phase::kPreAttention:
+      return "pre-attention";
+    case Phase::kAttention:
+      return "attention";
+    case Phase::kPostAttention:
+      return "post-attention";
+    case Phase::kLoss:
+      return "loss";
+    case Phase::kSendActivation:
+      return "send activation";
+    case Phase::kReceiveGradient:
+      return "receive gradient";
+    case Phase::kPostAttentionBackwardInput:
+      return "post-attention backward";
+    case Phase::kAttentionBackward:
+      return "attention backward";
+    case Phase::kPreAttentionBackwardInput:
+      return "pre-attention backward";
+    case Phase::kBackwardWeight:
+      return "weight backward";
+    case Phase::kEmbedBackward:
+      return "embed backward";
+    case Phase::kSendGradient:
+      return "send gradient";
+    case Phase::kReleaseSlice:
+      return "release slice";
+  }
+  throw_error("phase {} has no name", static_cast<int>(phase));
+}
+
+bool is_communication(Phase phase) {
+  return phase == Phase::kReceiveActivation || phase == Phase::kSendActivation ||
+         phase == Phase::kReceiveGradient || phase == Phase::kSendGradient;
+}
+
+std::vector<LayerStep> expand(const Action& action, const ChunkShape& shape, int slices, bool training) {
+  SLIMPIPE_CHECK(shape.stage >= 0 && shape.stage < shape.stages, "stage {} of {}", shape.stage, shape.stages);
+  SLIMPIPE_CHECK(training || action.kind == ActionKind::kForward, "{} in a forward-only run",
+                 to_string(action));
+  Steps steps;
+  switch (action.kind) {
+    case ActionKind::kForward:
+      append_forward(steps, shape);
+      if (!training && action.slice == slices - 1) steps.push_back({Phase::kReleaseSlice});
+      break;
+    case ActionKind::kBackward:
+      append_backward(steps, shape, true);
+      steps.push_back({Phase::kReleaseSlice});
+      break;
+    case ActionKind::kBackwardInput:
+      append_backward(steps, shape, false);
+      break;
+    case ActionKind::kBackwardWeight:
+      append_weights(steps, shape);
+      steps.push_back({Phase::kReleaseSlice});
+      break;
+  }
+  return steps;
+}
+
+}  // namespace slimpipe::schedule

@@ -1,0 +1,110 @@
+#include "slimpipe/schedule/schedule.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "slimpipe/core/check.h"
+
+namespace slimpipe::schedule {
+namespace {
+
+struct KindEntry {
+  Kind kind;
+  std::string_view name;
+  bool sliced;
+};
+constexpr std::array kKinds{
+    KindEntry{Kind::kGpipe, "gpipe", false},
+    KindEntry{Kind::kOneFOneB, "1f1b", false},
+    KindEntry{Kind::kTeraPipe, "terapipe", true},
+    KindEntry{Kind::kSlimPipe, "slimpipe", true},
+};
+
+const KindEntry& entry_of(Kind kind) {
+  const auto found =
+      std::find_if(kKinds.begin(), kKinds.end(), [&](const KindEntry& entry) { return entry.kind == kind; });
+  SLIMPIPE_CHECK(found != kKinds.end(), "schedule kind {} is not in the table", static_cast<int>(kind));
+  return *found;
+}
+
+/// Whether the product of positive factors is at most `limit`; never overflows.
+bool product_within(std::initializer_list<int> factors, std::int64_t limit) {
+  for (const int factor : factors) limit /= factor;
+  return limit > 0;
+}
+
+int place_of(const Schedule& schedule, int stage, bool want_device) {
+  for (int device = 0; device < std::ssize(schedule.stage_of); ++device) {
+    const auto& stages = schedule.stage_of[device];
+    const auto found = std::find(stages.begin(), stages.end(), stage);
+    if (found != stages.end()) return want_device ? device : static_cast<int>(found - stages.begin());
+  }
+  throw_error("stage {} is on no device of this schedule of {} stages", stage, schedule.spec.stages());
+}
+
+}  // namespace
+
+std::string_view name_of(Kind kind) {
+  return entry_of(kind).name;
+}
+
+std::optional<Kind> kind_from_name(std::string_view name) {
+  for (const auto& entry : kKinds)
+    if (entry.name == name) return entry.kind;
+  return std::nullopt;
+}
+
+std::vector<std::string_view> kind_names() {
+  std::vector<std::string_view> names;
+  for (const auto& entry : kKinds) names.push_back(entry.name);
+  return names;
+}
+
+bool is_sliced(Kind kind) {
+  return entry_of(kind).sliced;
+}
+
+std::vector<std::string> problems(const Spec& spec) {
+  std::vector<std::string> found;
+  const auto at_least_one = [&](std::string_view name, int value) {
+    if (value < 1) found.push_back(fmt::format("{} {}: expected at least 1", name, value));
+  };
+  at_least_one("pipeline", spec.pipeline);
+  at_least_one("virtual_stages", spec.virtual_stages);
+  at_least_one("microbatches", spec.microbatches);
+  at_least_one("slices", spec.slices);
+  at_least_one("warmup_slope", spec.warmup_slope);
+  const bool positive =
+      spec.pipeline > 0 && spec.virtual_stages > 0 && spec.microbatches > 0 && spec.slices > 0;
+
+  if (spec.virtual_stages > 1)
+    found.push_back(
+        fmt::format("virtual_stages {}: not available in this build (expected 1)", spec.virtual_stages));
+  if (!is_sliced(spec.kind) && spec.slices > 1)
+    found.push_back(fmt::format("slices {}: {} does not cut sequences into slices (expected 1)", spec.slices,
+                                name_of(spec.kind)));
+  if (positive &&
+      !product_within({spec.pipeline, spec.virtual_stages, spec.microbatches, spec.slices}, kMaxForwards))
+    found.push_back(fmt::format(
+        "pipeline {} × virtual_stages {} × microbatches {} × slices {}: more than {} forwards a step",
+        spec.pipeline, spec.virtual_stages, spec.microbatches, spec.slices, kMaxForwards));
+  return found;
+}
+
+std::string to_string(const Action& action) {
+  constexpr std::array kLetters{'F', 'B', 'I', 'W'};
+  const auto kind = static_cast<std::size_t>(action.kind);
+  SLIMPIPE_CHECK(kind < kLetters.size(), "action kind {} is not in the table", kind);
+  auto text = fmt::format("{}{}.{}.{}", kLetters[kind], action.chunk, action.microbatch, action.slice);
+  if (action.arg != -1) text += fmt::format("@{}", action.arg);
+  return text;
+}
+
+int Schedule::device_of(int stage) const {
+  return place_of(*this, stage, true);
+}
+int Schedule::chunk_of(int stage) const {
+  return place_of(*this, stage, false);
+}
+
+}  // namespace slimpipe::schedule

@@ -1,0 +1,200 @@
+#include "slimpipe/schedule/validate.h"
+
+#include <fmt/format.h>
+
+#include "schedule/execution.h"
+
+namespace slimpipe::schedule {
+namespace {
+
+class Findings {
+ public:
+  template <typename... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    ++count_;
+    if (count_ <= kShown) list_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+  [[nodiscard]] bool any() const { return count_ > 0; }
+  [[nodiscard]] std::vector<std::string> take() {
+    if (count_ > kShown) list_.push_back(fmt::format("and {} more", count_ - kShown));
+    return std::move(list_);
+  }
+
+ private:
+  static constexpr int kShown = 20;
+  int count_ = 0;
+  std::vector<std::string> list_;
+};
+
+void check_placement(const Schedule& schedule, Findings& findings) {
+  const Spec& spec = schedule.spec;
+  if (std::ssize(schedule.devices) != spec.pipeline || std::ssize(schedule.stage_of) != spec.pipeline) {
+    findings.add("{} action lists and {} stage lists: expected one of each for the {} devices",
+                 schedule.devices.size(), schedule.stage_of.size(), spec.pipeline);
+    return;
+  }
+  std::vector<int> places(spec.stages());
+  for (int device = 0; device < spec.pipeline; ++device) {
+    const auto& stages = schedule.stage_of[device];
+    if (std::ssize(stages) != spec.virtual_stages)
+      findings.add("device {} holds {} stages: expected {}", device, stages.size(), spec.virtual_stages);
+    for (const int stage : stages) {
+      if (stage < 0 || stage >= spec.stages())
+        findings.add("device {} holds stage {}: expected 0 to {}", device, stage, spec.stages() - 1);
+      else if (++places[stage] == 2)
+        findings.add("stage {} has more than one place", stage);
+    }
+  }
+}
+
+/// How often a slice of a chunk has its forward, the input part and the weight part of its backward.
+struct Counts {
+  int forward = 0;
+  int input = 0;
+  int weight = 0;
+};
+
+bool in_range(const Spec& spec, const Action& action) {
+  const auto within = [](int value, int size) { return value >= 0 && value < size; };
+  return within(action.chunk, spec.virtual_stages) && within(action.microbatch, spec.microbatches) &&
+         within(action.slice, spec.slices) && action.kind <= ActionKind::kBackwardWeight && action.arg == -1;
+}
+
+void count(const Action& action, Counts& counts) {
+  if (action.kind == ActionKind::kForward) ++counts.forward;
+  if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput) ++counts.input;
+  if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) ++counts.weight;
+}
+
+void check_counts(const Schedule& schedule, int device, Findings& findings) {
+  const Spec& spec = schedule.spec;
+  const std::size_t slices = spec.slices;
+  std::vector<Counts> counts(slices * spec.microbatches * spec.virtual_stages);
+  const auto index = [&](const Action& action) {
+    return (static_cast<std::size_t>(action.chunk) * spec.microbatches + action.microbatch) * slices +
+           action.slice;
+  };
+  for (const auto& action : schedule.devices[device]) {
+    if (in_range(spec, action))
+      count(action, counts[index(action)]);
+    else
+      findings.add("device {}: action kind {}, chunk {}, microbatch {}, slice {}, arg {} does not exist here",
+                   device, static_cast<int>(action.kind), action.chunk, action.microbatch, action.slice,
+                   action.arg);
+  }
+  const int backwards = schedule.training ? 1 : 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i].forward == 1 && counts[i].input == backwards && counts[i].weight == backwards) continue;
+    findings.add(
+        "device {}: chunk {}, microbatch {}, slice {} has {} forwards, {} backwards for inputs, {} for "
+        "weights: "
+        "expected 1, {}, {}",
+        device, i / slices / spec.microbatches, i / slices % spec.microbatches, i % slices, counts[i].forward,
+        counts[i].input, counts[i].weight, backwards, backwards);
+  }
+}
+
+/// Follows one chunk of a device through its list. Faults after the first are consequences of it.
+class ChunkOrder {
+ public:
+  explicit ChunkOrder(const Spec& spec) : slices_(spec.slices), forwards_(spec.microbatches) {}
+
+  /// What is wrong with doing `action` now, empty if nothing.
+  std::string follow(const Action& action) {
+    std::string fault;
+    if (action.kind == ActionKind::kForward) {
+      if (action.slice != forwards_[action.microbatch])
+        fault = fmt::format("the next forward of its microbatch is slice {}", forwards_[action.microbatch]);
+      ++forwards_[action.microbatch];
+    }
+    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput) {
+      if (forwards_[action.microbatch] <= action.slice) fault = "its forward comes later";
+      follow_backward(action, inputs_++, fault);
+    }
+    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
+      if (weights_ >= inputs_) fault = "its backward for inputs comes later";
+      follow_backward(action, weights_++, fault);
+    }
+    return fault;
+  }
+
+ private:
+  void follow_backward(const Action& action, int number, std::string& fault) const {
+    const int microbatch = number / slices_;
+    const int slice = slices_ - 1 - number % slices_;
+    if (fault.empty() && (action.microbatch != microbatch || action.slice != slice))
+      fault = fmt::format("the next backward is microbatch {}, slice {}", microbatch, slice);
+  }
+
+  int slices_;
+  std::vector<int> forwards_;  ///< [microbatch] -> forwards seen
+  int inputs_ = 0;
+  int weights_ = 0;
+};
+
+void check_order(const Schedule& schedule, int device, Findings& findings) {
+  const auto& actions = schedule.devices[device];
+  std::vector<ChunkOrder> chunks(schedule.spec.virtual_stages, ChunkOrder(schedule.spec));
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const auto fault = chunks[actions[i].chunk].follow(actions[i]);
+    if (fault.empty()) continue;
+    findings.add("device {}: {} (action {}) is out of order: {}", device, to_string(actions[i]), i, fault);
+    return;
+  }
+}
+
+void check_channel(const Schedule& schedule, const Channel& channel, Findings& findings) {
+  const auto& sender = schedule.devices[channel.source];
+  const auto& receiver = schedule.devices[channel.destination];
+  if (channel.sends.size() != channel.receives.size()) {
+    findings.add("device {} sends {} {}s to device {}, which receives {}", channel.source,
+                 channel.sends.size(), name_of(channel.payload), channel.destination,
+                 channel.receives.size());
+    return;
+  }
+  const int stage_change = channel.payload == Payload::kActivation ? 1 : -1;
+  for (std::size_t k = 0; k < channel.sends.size(); ++k) {
+    const auto& from = sender[channel.sends[k]];
+    const auto& to = receiver[channel.receives[k]];
+    const int from_stage = schedule.stage_of[channel.source][from.chunk];
+    const int to_stage = schedule.stage_of[channel.destination][to.chunk];
+    if (from.microbatch == to.microbatch && from.slice == to.slice && from_stage + stage_change == to_stage)
+      continue;
+    findings.add("{} {} from device {} to device {} is sent by {} and received by {}",
+                 name_of(channel.payload), k, channel.source, channel.destination, to_string(from),
+                 to_string(to));
+    return;
+  }
+}
+
+void check_deadlock(const Schedule& schedule, const ChannelMap& map, Findings& findings) {
+  const auto cost = uniform_cost();
+  Execution execution(schedule, map, cost, outstanding_sends(schedule.spec));
+  execution.run();
+  if (execution.finished()) return;
+  for (const auto& wait : execution.waits()) findings.add("deadlock: {}", wait);
+}
+
+}  // namespace
+
+int outstanding_sends(const Spec& spec) {
+  return spec.kind == Kind::kSlimPipe && spec.warmup_slope >= 5 ? spec.warmup_slope : 1;
+}
+
+std::vector<std::string> validate(const Schedule& schedule) {
+  if (auto found = problems(schedule.spec); !found.empty()) return found;
+  Findings findings;
+  check_placement(schedule, findings);
+  if (findings.any()) return findings.take();
+  for (int device = 0; device < schedule.spec.pipeline; ++device) check_counts(schedule, device, findings);
+  if (findings.any()) return findings.take();
+  for (int device = 0; device < schedule.spec.pipeline; ++device) check_order(schedule, device, findings);
+  if (findings.any()) return findings.take();
+  const auto map = connect(schedule);
+  for (const auto& channel : map.channels) check_channel(schedule, channel, findings);
+  if (findings.any()) return findings.take();
+  check_deadlock(schedule, map, findings);
+  return findings.take();
+}
+
+}  // namespace slimpipe::schedule
