@@ -4,34 +4,35 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "slimpipe/config/run_config.h"
 
 namespace slimpipe::config {
 
-/// Where a value came from: "default", "preset llama-7b", "FILE:LINE" or "--set".
-struct Origin {
-  std::string text;
-};
-
-/// A loaded configuration with the origin of every field, in field table order.
+/// A loaded configuration with the origin of every field, in field table order: "default",
+/// "preset llama-7b", "FILE:LINE", "--set", or "derived: ..." for sizes computed from others.
 struct Loaded {
   RunConfig config;
   std::vector<std::pair<std::string, std::string>> origins;  ///< dotted key -> origin
 };
 
-/// Reads `file` (may be empty: defaults only), applies `overrides` ("a.b=value" each, in order), fills
+/// Reads `file` (may be empty: no file), applies `overrides` ("a.b=value" each, in order), fills
 /// derived sizes (kv_heads, head_size) and validates everything that needs no other file. Throws one
 /// InputError that lists ALL problems, each with file, line, key, what was expected and the nearest known
-/// key. Relative paths in a YAML file are relative to the current folder.
+/// key. Later overrides win over earlier ones, overrides over the file, the file over the preset, the preset
+/// over the defaults. Relative paths in a YAML file are relative to the current folder.
 [[nodiscard]] Loaded load(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 /// The same from YAML text; `name` stands for the file in messages.
 [[nodiscard]] Loaded load_text(std::string_view yaml, const std::string& name,
                                const std::vector<std::string>& overrides);
 
+/// What a valid configuration still lacks to be trained with, a sentence each: data.train, training.steps.
+[[nodiscard]] std::vector<std::string> training_problems(const RunConfig& config);
+
 /// YAML of every field; with `with_origins` a comment on each line says where it came from.
-/// load_text(dump(c)) gives c back.
+/// load_text(dump(c)) gives c back. Fields that are not set (see training_problems) are commented out.
 [[nodiscard]] std::string dump(const Loaded& loaded, bool with_origins);
 /// The reference in Markdown: every key, type, default, range, meaning.
 [[nodiscard]] std::string reference();
