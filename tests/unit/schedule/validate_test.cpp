@@ -117,8 +117,8 @@ TEST_CASE("random built schedules are sound", "[unit]") {
   for (int round = 0; round < 150; ++round) {
     auto spec = random_spec(dice, 16, 16, 1);
     if (is_sliced(spec.kind)) spec.slices = dice.roll(1, 8 * spec.pipeline);
-    INFO(format_text(build({.kind = spec.kind})) << spec.pipeline << ' ' << spec.microbatches << ' '
-                                                 << spec.slices << " slope " << spec.warmup_slope);
+    INFO(name_of(spec.kind) << " p, m, n " << spec.pipeline << ' ' << spec.microbatches << ' ' << spec.slices
+                            << " slope " << spec.warmup_slope);
     REQUIRE(validate(build(spec)) == Findings{});
     REQUIRE(validate(build_forward_only(spec)) == Findings{});
   }
