@@ -14,6 +14,7 @@ namespace {
 /// Forwards of one microbatch in order. The backward order is the exact reverse.
 std::vector<Action> microbatch_forwards(const Spec& spec, int microbatch) {
   std::vector<Action> actions;
+  actions.reserve(spec.slices);
   for (int slice = 0; slice < spec.slices; ++slice)
     actions.push_back({.kind = ActionKind::kForward, .chunk = 0, .microbatch = microbatch, .slice = slice});
   return actions;

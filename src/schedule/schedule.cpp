@@ -56,6 +56,7 @@ std::optional<Kind> kind_from_name(std::string_view name) {
 
 std::vector<std::string_view> kind_names() {
   std::vector<std::string_view> names;
+  names.reserve(kKinds.size());
   for (const auto& entry : kKinds) names.push_back(entry.name);
   return names;
 }

@@ -79,7 +79,7 @@ TEST_CASE("slope 1 pays the latency on every turn around the pipeline", "[unit]"
     for_each_size(Kind::kSlimPipe, [&](int p, int m, int n) {
       if ((m - 1) * n % p != 0) return;
       const auto schedule = build({.pipeline = p, .microbatches = m, .slices = n, .warmup_slope = 1});
-      const double turns = 1 + (m - 1) * n / p;
+      const int turns = 1 + (m - 1) * n / p;
       REQUIRE(std::abs(simulate(schedule, uniform_cost(1, 2, latency)).makespan -
                        (3 * (m * n + p - 1) + 2 * latency * (p - 1) * turns)) < 1e-9);
     });

@@ -8,14 +8,14 @@ using namespace slimpipe::schedule;
 
 namespace {
 
-const std::string kGood =
+const std::string good_text =
     "slimpipe p=1 v=1 m=1 n=2 slope=2 training\n"
     "stages 0\n"
     "0: F0.0.0 F0.0.1 B0.0.1 B0.0.0\n";
 
-/// The error of parsing kGood with `from` replaced.
+/// The error of parsing good_text with `from` replaced.
 std::string error_of(const std::string& from, const std::string& to) {
-  auto text = kGood;
+  auto text = good_text;
   const auto at = text.find(from);
   REQUIRE(at != std::string::npos);
   text.replace(at, from.size(), to);
@@ -82,7 +82,7 @@ TEST_CASE("text that ends early says what should follow", "[unit]") {
       parse_text(""),
       "schedule text ends after line 0: expected a line like \"slimpipe p=4 v=1 m=2 n=4 slope=2 "
       "training\"");
-  CHECK_THROWS_WITH(parse_text(kGood.substr(0, kGood.find("0:"))),
+  CHECK_THROWS_WITH(parse_text(good_text.substr(0, good_text.find("0:"))),
                     "schedule text ends after line 2: expected the actions of device 0 after \"0:\"");
 }
 
