@@ -28,9 +28,11 @@ struct BatchSourceOptions {
 /// Sample i of the file is tokens [i·S, i·S + S] of the range (one token shared with the next sample, as
 /// its target); the last one may be padded with ignored targets. Epochs go on without end; within each
 /// window of an epoch the order is a permutation keyed by (seed, epoch, window). The cursor is one
-/// integer: the number of samples consumed so far, whatever the layout.
+/// integer: the number of samples consumed so far, whatever the layout. There is no state: any thread may
+/// ask for any cursor, in any order. Padding inputs are token 0.
 class BatchSource {
  public:
+  /// Throws InputError where the range holds no target, or lies outside the file.
   BatchSource(std::shared_ptr<const TokenFile> file, const BatchSourceOptions& options);
 
   [[nodiscard]] std::int64_t samples_per_epoch() const { return samples_; }
@@ -47,8 +49,9 @@ class BatchSource {
   std::int64_t samples_ = 0;
 };
 
-/// Splits a file's tokens in a training range and a validation tail (whole samples). Throws InputError
-/// where the file is too small, with the numbers.
+/// Splits a file's tokens in a training range [0, train_end) and a validation tail [train_end, tokens) of
+/// whole samples: about `fraction` of all samples, at least one; none where `fraction` is 0. Throws
+/// InputError where either part would not hold a whole sample, with the numbers.
 struct Split {
   std::int64_t train_end = 0;
 };

@@ -1,8 +1,10 @@
 #pragma once
 // `slimpipe data prepare` and `inspect`.
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace slimpipe::data {
@@ -27,9 +29,11 @@ struct PrepareResult {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
 };
-/// Streams inputs to a token file. Throws InputError with file and line; nothing is left behind then.
+/// Streams inputs to a token file, kEndOfDocument after each document; empty documents and blank lines are
+/// left out. Text is taken as bytes. Throws InputError with file and line; nothing is left behind then.
 PrepareResult prepare(const PrepareOptions& options);
-/// Human-readable: counts, document lengths, first tokens decoded.
+/// Human-readable: counts, document lengths, and the first tokens of the first `samples` documents, decoded
+/// where the vocabulary is the built-in tokenizer's. Reads every token once, to check it.
 [[nodiscard]] std::string inspect(const std::filesystem::path& path, int samples);
 
 }  // namespace slimpipe::data

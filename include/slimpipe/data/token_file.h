@@ -1,11 +1,11 @@
 #pragma once
 // The token file: a header with a section table, then sections. Memory-mapped, read-only, 64-bit counts.
 //
-// Layout, little-endian: magic "SLMTOKv1" (8 bytes), u32 header bytes, u32 token bytes (2 or 4),
-// u64 token count, u64 document count, u64 vocabulary, u32 section count, u32 reserved 0; then the section
-// table, {char name[16], u64 offset, u64 bytes} each; sections start at multiples of 64 bytes. Sections:
-// "tokens" (u16 or u32 each), "documents" (u64 start of each document, ascending, the first 0).
-// A reader ignores sections it does not know (per-token masks come later).
+// Layout, little-endian: magic "SLMTOKv1" (8 bytes), u32 header bytes (with the section table), u32 token
+// bytes (2 or 4), u64 token count, u64 document count, u64 vocabulary, u32 section count, u32 reserved 0;
+// then the section table, {char name[16], u64 offset, u64 bytes} each; sections start at multiples of 64
+// bytes. Sections: "tokens" (u16 or u32 each), "documents" (u64 start of each document, strictly ascending,
+// the first 0). A reader ignores sections it does not know (per-token masks come later).
 
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +16,9 @@
 
 namespace slimpipe::data {
 
+/// A file opened for reading; const members may be called from several threads. The file must not shrink
+/// while it is open: the system answers a read of a mapped page that is gone with SIGBUS. Replacing it by
+/// rename, as TokenFileWriter does, is safe.
 class TokenFile {
  public:
   /// Opens and checks the whole header and section table (sizes, bounds, overlap, order of documents).
@@ -45,16 +48,23 @@ class TokenFile {
 };
 
 /// Writes a token file: tokens are appended, `end_document` marks a boundary, `finish` writes the header,
-/// syncs and renames from a temporary name, so that a token file is always whole.
+/// syncs and renames from a temporary name, so that a token file is always whole. Tokens are stored in two
+/// bytes where the vocabulary allows it. Memory: a buffer and 8 bytes a document.
 class TokenFileWriter {
  public:
+  /// Throws InputError where no file can be made there.
   TokenFileWriter(const std::filesystem::path& path, std::int64_t vocabulary);
   ~TokenFileWriter();  ///< removes the temporary file where finish() was not reached
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
+  /// Throws InputError at a token outside the vocabulary, Error with the system's reason where a write fails.
   void append(std::span<const std::int32_t> tokens);
+  /// The next token starts a document. A document without tokens is not counted.
   void end_document();
+  /// Throws InputError where no token was appended.
   void finish();
+  [[nodiscard]] std::int64_t tokens() const;
+  [[nodiscard]] std::int64_t documents() const;
 
  private:
   struct State;

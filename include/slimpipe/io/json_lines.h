@@ -21,8 +21,10 @@ using JsonObject = std::vector<std::pair<std::string, JsonValue>>;  ///< keeps i
 
 class JsonLinesWriter {
  public:
-  /// Appends to `path` (a resumed run goes on in the same file).
+  /// Appends to `path` (a resumed run goes on in the same file). An unfinished last line, which a killed
+  /// run may leave, is removed first. Throws Error where the file cannot be opened.
   explicit JsonLinesWriter(const std::filesystem::path& path);
+  /// Throws Error with the system's reason where the line could not be written.
   void write(const JsonObject& object);
 
  private:

@@ -22,8 +22,9 @@ struct TensorEntry {
   std::int64_t bytes = 0;
 };
 
-/// Reads a file. The header is checked against the file's size before anything is trusted (lengths, bounds,
-/// overlaps, shape × dtype = bytes); every problem is an InputError with file and tensor.
+/// Reads a file; entries are in the order of their data. The header is checked against the file's size before
+/// anything is trusted (lengths, bounds, overlaps, shape × dtype = bytes); every problem is an InputError
+/// with file and tensor.
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::filesystem::path& path);
@@ -33,7 +34,7 @@ class SafetensorsReader {
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const;
   /// nullptr where there is no such tensor.
   [[nodiscard]] const TensorEntry* find(const std::string& name) const;
-  /// Bytes [begin, begin + out.size()) of the tensor.
+  /// Bytes [begin, begin + out.size()) of the tensor. Thread-safe.
   void read(const TensorEntry& entry, std::int64_t begin, std::span<std::byte> out) const;
 
  private:
@@ -41,14 +42,15 @@ class SafetensorsReader {
   std::unique_ptr<File> file_;
 };
 
-/// Writes a file: all entries are declared first (offsets are computed), then data is appended in that
-/// order. finish() flushes and fsyncs and returns the xxh3-64 hash of the whole file. A failed write throws
+/// Writes a file: all entries are declared first (name, dtype, shape; offset and bytes are computed), then
+/// data is appended in that order, in pieces of any size. The file has a temporary name until finish(), which
+/// fsyncs, renames and returns the xxh3-64 hash of the whole file. A failed write throws
 /// Error with file, tensor and the system's reason.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorEntry> entries,
                     const std::map<std::string, std::string>& metadata);
-  ~SafetensorsWriter();
+  ~SafetensorsWriter();  ///< removes the temporary file where finish() was not reached
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
   void append(std::span<const std::byte> data);

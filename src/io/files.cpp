@@ -1,0 +1,61 @@
+#include "slimpipe/io/files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+#include <vector>
+
+#include "slimpipe/core/check.h"
+
+#include "io/hash.h"
+#include "io/read_file.h"
+#include "io/staged_file.h"
+
+namespace slimpipe::io {
+
+std::string read_text(const std::filesystem::path& path, std::int64_t limit) {
+  const ReadFile file(path);
+  if (file.bytes() > limit) {
+    throw_input_error("{} has {} bytes, expected at most {}", path.string(), file.bytes(), limit);
+  }
+  std::string text(static_cast<std::size_t>(file.bytes()), '\0');
+  text.resize(file.read(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+void write_text_atomically(const std::filesystem::path& path, std::string_view text) {
+  StagedFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) throw_error("cannot sync the folder {}: {}", path.string(), std::strerror(errno));
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  // Some network file systems do not sync folders and say so by EINVAL; nothing more can be done there.
+  if (error != 0 && error != EINVAL) {
+    throw_error("cannot sync the folder {}: {}", path.string(), std::strerror(error));
+  }
+}
+
+std::uint64_t hash_file(const std::filesystem::path& path) {
+  const ReadFile file(path);
+  StreamHash hash;
+  std::vector<std::byte> chunk(std::size_t{1} << 20);
+  std::int64_t offset = 0;
+  while (const std::size_t got = file.read(offset, chunk)) {
+    hash.add(std::span(chunk).first(got));
+    offset += static_cast<std::int64_t>(got);
+  }
+  return hash.value();
+}
+
+std::string hash_text(std::uint64_t hash) {
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace slimpipe::io

@@ -1,0 +1,65 @@
+#include "slimpipe/io/run_folder.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <string>
+#include <unistd.h>
+
+#include "slimpipe/core/check.h"
+#include "slimpipe/io/json_lines.h"
+
+namespace slimpipe::io {
+namespace {
+
+void make_folder(const std::filesystem::path& path) {
+  std::error_code failure;
+  std::filesystem::create_directories(path, failure);
+  if (!failure && !std::filesystem::is_directory(path))
+    failure = std::make_error_code(std::errc::not_a_directory);
+  if (failure) {
+    throw_input_error("cannot make the run folder {}: {}; choose another with --run-dir", path.string(),
+                      failure.message());
+  }
+}
+
+}  // namespace
+
+RunFolder RunFolder::create(const std::filesystem::path& path, bool resume) {
+  RunFolder folder(path);
+  std::error_code ignored;
+  if (!resume && std::filesystem::exists(folder.metrics(), ignored)) {
+    throw_input_error(
+        "the run folder {} holds a run already ({}); pass --resume to go on with it, or another --run-dir",
+        path.string(), folder.metrics().filename().string());
+  }
+  make_folder(path);
+  make_folder(path / "logs");
+  make_folder(folder.checkpoints());
+  std::error_code failure;
+  std::filesystem::remove(folder.failure(), failure);
+  if (failure) throw_error("cannot remove {}: {}", folder.failure().string(), failure.message());
+  return folder;
+}
+
+std::filesystem::path RunFolder::log(int rank) const {
+  return path_ / "logs" / fmt::format("rank-{}.log", rank);
+}
+
+std::filesystem::path RunFolder::trace(int rank) const {
+  return path_ / fmt::format("trace-{}.json", rank);
+}
+
+bool RunFolder::claim_failure(std::string_view text) const noexcept try {
+  constexpr int kMode = 0666;  // the process's umask takes away what it must
+  const int descriptor = ::open(failure().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
+  if (descriptor < 0) return errno != EEXIST;
+  const std::string line = to_json({{"cause", std::string(text)}}) + "\n";
+  // The claim is the file itself: a full disk takes away its text and nothing else.
+  [[maybe_unused]] const ssize_t written = ::write(descriptor, line.data(), line.size());
+  ::close(descriptor);
+  return true;
+} catch (...) {
+  return true;
+}
+
+}  // namespace slimpipe::io

@@ -1,0 +1,39 @@
+#pragma once
+// A file under construction: it has a temporary name until it is whole.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace slimpipe::io {
+
+/// Every failure is an Error with the final path and the system's reason.
+class StagedFile {
+ public:
+  /// Creates the temporary file beside `path`.
+  explicit StagedFile(const std::filesystem::path& path);
+  ~StagedFile();  ///< removes the temporary file where commit() was not reached
+  StagedFile(const StagedFile&) = delete;
+  StagedFile& operator=(const StagedFile&) = delete;
+
+  /// Appends; not buffered. `what` is the part of the file that a failure names, or empty.
+  void write(std::span<const std::byte> data, std::string_view what = {});
+  /// Syncs, renames to the final name and syncs the folder.
+  void commit();
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  [[noreturn]] void fail(int error, std::string_view what) const;
+  void close();
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+  std::int64_t bytes_ = 0;
+  bool committed_ = false;
+};
+
+}  // namespace slimpipe::io

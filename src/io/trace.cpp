@@ -1,0 +1,49 @@
+#include "slimpipe/io/trace.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "slimpipe/core/check.h"
+#include "slimpipe/io/files.h"
+
+namespace slimpipe::io {
+namespace {
+
+std::string json_quoted(std::string_view text) {
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// A metadata event: the name a viewer shows for a process or a thread.
+std::string name_event(std::string_view kind, int process, int track, std::string_view name) {
+  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})", kind, process,
+                     track, json_quoted(name));
+}
+
+/// A complete event: one span of one track.
+std::string span_event(const TraceEvent& event, int process) {
+  SLIMPIPE_CHECK(std::isfinite(event.start_us) && std::isfinite(event.duration_us), "trace event {}",
+                 event.name);
+  return fmt::format(R"({{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
+                     json_quoted(event.name), json_quoted(event.category), process, event.track, event.start_us,
+                     event.duration_us);
+}
+
+}  // namespace
+
+void write_trace(const std::filesystem::path& path, const std::vector<TraceEvent>& events, int process) {
+  std::set<int> tracks;
+  for (const TraceEvent& event : events) tracks.insert(event.track);
+
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  text += name_event("process_name", process, 0, fmt::format("process {}", process));
+  for (const int track : tracks) {
+    text += ",\n" + name_event("thread_name", process, track, fmt::format("device {}", track));
+  }
+  for (const TraceEvent& event : events) text += ",\n" + span_event(event, process);
+  text += "\n]}\n";
+  write_text_atomically(path, text);
+}
+
+}  // namespace slimpipe::io
