@@ -1,0 +1,16 @@
+#pragma once
+// Attention over a list of KV blocks on the CPU; the contracts are those of device/operators.h.
+
+#include <cstdint>
+
+#include "slimpipe/device/operators.h"
+
+namespace slimpipe::device::cpu {
+
+void attention_forward(const AttentionForward& args, Tensor workspace, int threads);
+[[nodiscard]] std::int64_t attention_forward_workspace_bytes(const AttentionForward& args, int threads);
+void attention_delta(Tensor o, Tensor d_o, Tensor delta);
+void attention_backward(const AttentionBackward& args, Tensor workspace, int threads);
+[[nodiscard]] std::int64_t attention_backward_workspace_bytes(const AttentionBackward& args, int threads);
+
+}  // namespace slimpipe::device::cpu

@@ -1,0 +1,216 @@
+#include "device/cpu/matrix_multiply.h"
+
+#include <algorithm>
+#include <functional>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
+#include <unordered_map>
+
+#include "device/cpu/elementwise.h"
+
+namespace slimpipe::device::cpu {
+
+namespace {
+
+using Strides = dnnl::memory::dims;
+
+/// All that a primitive is made for. Strides are in elements.
+struct Problem {
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+  bool transpose_a = false, transpose_b = false, accumulate = false;
+  DType input = DType::kF32;
+  DType output = DType::kF32;
+
+  bool operator==(const Problem&) const = default;
+};
+
+struct ProblemHash {
+  std::size_t operator()(const Problem& p) const {
+    const std::int64_t flags = (p.transpose_a ? 1 : 0) | (p.transpose_b ? 2 : 0) | (p.accumulate ? 4 : 0) |
+                               static_cast<int>(p.input) << 3 | static_cast<int>(p.output) << 5;
+    std::uint64_t hash = 0;
+    for (const std::int64_t value : {p.m, p.n, p.k, p.a_stride, p.b_stride, p.c_stride, flags})
+      hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15U + (hash >> 29);
+    return static_cast<std::size_t>(hash);
+  }
+};
+
+Problem problem_of(const Gemm& gemm) {
+  return {.m = gemm.c.dim(0),
+          .n = gemm.c.dim(1),
+          .k = gemm.a.dim(gemm.transpose_a ? 0 : 1),
+          .a_stride = gemm.a.stride(0),
+          .b_stride = gemm.b.stride(0),
+          .c_stride = gemm.c.stride(0),
+          .transpose_a = gemm.transpose_a,
+          .transpose_b = gemm.transpose_b,
+          .accumulate = gemm.accumulate,
+          .input = gemm.a.dtype(),
+          .output = gemm.c.dtype()};
+}
+
+dnnl::memory::data_type data_type_of(DType dtype) {
+  return dtype == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+dnnl::memory::desc matrix(std::int64_t rows, std::int64_t columns, DType dtype, std::int64_t row_stride,
+                          bool transposed) {
+  return {{rows, columns}, data_type_of(dtype), transposed ? Strides{1, row_stride} : Strides{row_stride, 1}};
+}
+
+/// An empty descriptor where oneDNN has no implementation.
+dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Problem& p) {
+  const auto a = matrix(p.m, p.k, p.input, p.a_stride, p.transpose_a);
+  const auto b = matrix(p.k, p.n, p.input, p.b_stride, p.transpose_b);
+  const auto c = matrix(p.m, p.n, p.output, p.c_stride, false);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (p.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0F);
+    attributes.set_post_ops(sum);
+  }
+  constexpr bool kAllowEmpty = true;
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, a, b, c, attributes, kAllowEmpty};
+#else
+  return {dnnl::matmul::desc(a, b, c), attributes, engine, kAllowEmpty};
+#endif
+}
+
+/// The bytes a matrix's rows take in fp32, packed, rounded so that what follows stays aligned.
+std::int64_t packed_bytes(const Tensor& x) {
+  constexpr std::int64_t kAlignment = 64;
+  return (x.size() * size_of(DType::kF32) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// The fp32 problem on packed copies: bf16 inputs become fp32, and so does a bf16 C.
+struct ConvertedGemm {
+  Gemm gemm;
+  std::int64_t copies = 0;  ///< bytes of workspace the copies take
+
+  ConvertedGemm(const Gemm& original, void* workspace) : gemm(original) {
+    gemm.a = place(original.a, workspace);
+    gemm.b = place(original.b, workspace);
+    if (original.c.dtype() == DType::kBF16) gemm.c = place(original.c, workspace);
+  }
+
+ private:
+  Tensor place(const Tensor& x, void* workspace) {
+    void* data = workspace == nullptr ? nullptr : static_cast<std::byte*>(workspace) + copies;
+    copies += packed_bytes(x);
+    return Tensor(data, DType::kF32, {x.dim(0), x.dim(1)});
+  }
+};
+
+bool is_empty(const Gemm& gemm) {
+  return gemm.c.size() == 0;
+}
+bool sums_nothing(const Gemm& gemm) {
+  return gemm.a.size() == 0;
+}
+
+}  // namespace
+
+BFloat16Products best_bfloat16_products() {
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  constexpr std::int64_t kSize = 64;
+  const auto descriptor = describe(engine, {.m = kSize,
+                                            .n = kSize,
+                                            .k = kSize,
+                                            .a_stride = kSize,
+                                            .b_stride = kSize,
+                                            .c_stride = kSize,
+                                            .input = DType::kBF16,
+                                            .output = DType::kF32});
+  const bool native = descriptor && !std::string_view(descriptor.impl_info_str()).starts_with("ref");
+  return native ? BFloat16Products::kNative : BFloat16Products::kConverted;
+}
+
+class MatrixMultiply::Cache {
+ public:
+  /// A primitive with its memory objects, of which only the addresses change from call to call.
+  struct Entry {
+    explicit Entry(const dnnl::matmul::primitive_desc& descriptor, const dnnl::engine& engine)
+        : scratch_bytes(static_cast<std::int64_t>(descriptor.scratchpad_desc().get_size())),
+          primitive(descriptor),
+          a(descriptor.src_desc(), engine, nullptr),
+          b(descriptor.weights_desc(), engine, nullptr),
+          c(descriptor.dst_desc(), engine, nullptr),
+          scratch(descriptor.scratchpad_desc(), engine, nullptr),
+          arguments{
+              {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_SCRATCHPAD, scratch}} {}
+
+    std::int64_t scratch_bytes;
+    dnnl::matmul primitive;
+    dnnl::memory a, b, c, scratch;
+    std::unordered_map<int, dnnl::memory> arguments;  // handles to the four above
+  };
+
+  Entry& entry_of(const Gemm& gemm) {
+    const Problem problem = problem_of(gemm);
+    auto found = entries_.find(problem);
+    if (found == entries_.end()) {
+      const auto descriptor = describe(engine_, problem);
+      if (!descriptor)
+        throw_error("oneDNN has no matrix product for {} and {} to {} on this CPU", gemm.a.describe(),
+                    gemm.b.describe(), gemm.c.describe());
+      found = entries_.try_emplace(problem, descriptor, engine_).first;
+    }
+    return found->second;
+  }
+
+  void run(const Gemm& gemm, void* scratch) {
+    Entry& entry = entry_of(gemm);
+    entry.a.set_data_handle(gemm.a.data());
+    entry.b.set_data_handle(gemm.b.data());
+    entry.c.set_data_handle(gemm.c.data());
+    entry.scratch.set_data_handle(scratch);
+    entry.primitive.execute(stream_, entry.arguments);
+  }
+
+ private:
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};  // a CPU stream executes within the call
+  std::unordered_map<Problem, Entry, ProblemHash> entries_;
+};
+
+MatrixMultiply::MatrixMultiply(BFloat16Products products)
+    : products_(products), cache_(std::make_unique<Cache>()) {}
+
+MatrixMultiply::~MatrixMultiply() = default;
+
+std::int64_t MatrixMultiply::workspace_bytes(const Gemm& gemm) {
+  if (is_empty(gemm) || sums_nothing(gemm)) return 0;
+  if (gemm.a.dtype() == DType::kBF16 && products_ == BFloat16Products::kConverted) {
+    const ConvertedGemm converted(gemm, nullptr);
+    return converted.copies + cache_->entry_of(converted.gemm).scratch_bytes;
+  }
+  return cache_->entry_of(gemm).scratch_bytes;
+}
+
+void MatrixMultiply::run(const Gemm& gemm, Tensor workspace) {
+  if (is_empty(gemm)) return;
+  if (sums_nothing(gemm)) {
+    if (!gemm.accumulate) zero(gemm.c, 1);
+    return;
+  }
+  if (gemm.a.dtype() == DType::kBF16 && products_ == BFloat16Products::kConverted) {
+    run_converted(gemm, workspace);
+  } else {
+    cache_->run(gemm, workspace.data());
+  }
+}
+
+void MatrixMultiply::run_converted(const Gemm& gemm, Tensor workspace) {
+  const ConvertedGemm converted(gemm, workspace.data());
+  copy(gemm.a, converted.gemm.a, 1);
+  copy(gemm.b, converted.gemm.b, 1);
+  const bool output_is_copy = gemm.c.dtype() == DType::kBF16;
+  if (output_is_copy && gemm.accumulate) copy(gemm.c, converted.gemm.c, 1);
+  cache_->run(converted.gemm, static_cast<std::byte*>(workspace.data()) + converted.copies);
+  if (output_is_copy) copy(converted.gemm.c, gemm.c, 1);
+}
+
+}  // namespace slimpipe::device::cpu
