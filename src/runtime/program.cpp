@@ -1,10 +1,12 @@
 #include "slimpipe/runtime/program.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/runtime/progress.h"
+#include "slimpipe/schedule/validate.h"
 
 namespace slimpipe::runtime {
 
@@ -21,7 +23,7 @@ class Compiler {
   Compiler(const schedule::Schedule& schedule, const CompileInput& input, int rank)
       : schedule_(schedule), input_(input), rank_(rank) {
     program_.device = input.devices[rank];
-    program_.training = input.training;
+    program_.training = schedule.training;
     program_.spec = schedule.spec;
   }
 
@@ -35,7 +37,7 @@ class Compiler {
     for (auto& [channel, sends] : sends_in_flight_) {
       while (!sends.empty()) wait_oldest_send(sends);
     }
-    if (input_.training && input_.tied_bytes > 0) combine_tied_gradients();
+    if (schedule_.training && input_.tied_bytes > 0) combine_tied_gradients();
     return std::move(program_);
   }
 
@@ -46,7 +48,7 @@ class Compiler {
   [[nodiscard]] std::vector<LayerStep> steps_of(const Action& action) const {
     const int stages = schedule_.spec.stages();
     const schedule::ChunkShape shape{stage_of(action), stages, input_.layers / stages};
-    return schedule::expand(action, shape, schedule_.spec.slices, input_.training);
+    return schedule::expand(action, shape, schedule_.spec.slices, schedule_.training);
   }
 
   int add_transfer(const comm::Channel& channel, std::int64_t bytes) {
@@ -95,7 +97,7 @@ class Compiler {
     const auto purpose = activation ? comm::Purpose::kActivation : comm::Purpose::kGradient;
     const comm::Channel channel{program_.device, peer, purpose};
     auto& sends = sends_in_flight_[channel];
-    while (static_cast<int>(sends.size()) >= kSendsInFlight) wait_oldest_send(sends);
+    while (static_cast<int>(sends.size()) >= sends_in_flight(schedule_.spec)) wait_oldest_send(sends);
     const int transfer = add_transfer(channel, input_.message_bytes);
     add(StepKind::kPostSend, phase, action, -1, transfer);
     sends.push_back(program_.steps.back());
@@ -139,6 +141,8 @@ class Compiler {
 };
 
 }  // namespace
+
+int sends_in_flight(const schedule::Spec& spec) { return std::max(2, schedule::outstanding_sends(spec)); }
 
 std::vector<Program> compile(const schedule::Schedule& schedule, const CompileInput& input) {
   const int pipeline = schedule.spec.pipeline;

@@ -70,7 +70,7 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
       topology_(parallel_sizes(config.parallel), processes.size, processes.rank),
       schedule_(schedule::build(schedule_spec(config))),
       table_(config.model),
-      programs_(compile(schedule_, true)),
+      programs_(compile(schedule_)),
       backend_(device::make_cpu_backend()),
       transport_(processes.mpi ? comm::make_mpi_transport(topology_, first_error_)
                                : comm::make_in_process_transport(topology_.devices(), first_error_)) {
@@ -94,14 +94,13 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
 
 Session::~Session() = default;
 
-std::vector<runtime::Program> Session::compile(const schedule::Schedule& schedule, bool training) const {
+std::vector<runtime::Program> Session::compile(const schedule::Schedule& schedule) const {
   const config::ModelConfig& model = config_.model;
   const std::int64_t slice_tokens = config_.data.sequence_length / config_.schedule.slices;
   runtime::CompileInput input;
   input.layers = static_cast<int>(model.layers);
   input.message_bytes = slice_tokens * model.hidden * size_of(compute_type(config_));
   input.tied_bytes = model.tied_embeddings ? model.vocabulary * model.hidden * size_of(DType::kF32) : 0;
-  input.training = training;
   input.devices = topology_.pipeline_group(0);
   std::vector<runtime::Program> programs = runtime::compile(schedule, input);
   const std::vector<std::string> problems = runtime::validate(programs);
@@ -114,7 +113,7 @@ const std::vector<runtime::Program>& Session::evaluation_programs(int microbatch
   if (it == evaluation_.end()) {
     schedule::Spec spec = schedule_.spec;
     spec.microbatches = microbatches;
-    it = evaluation_.emplace(microbatches, compile(schedule::build_forward_only(spec), false)).first;
+    it = evaluation_.emplace(microbatches, compile(schedule::build_forward_only(spec))).first;
   }
   return it->second;
 }

@@ -52,9 +52,9 @@ struct CompileInput {
   std::vector<int> devices;        ///< pipeline rank -> device index
 };
 
-/// Sends of one channel that may be under way before the device waits for the oldest. Two, so that a
-/// receiver that is late by one action does not stall the sender.
-inline constexpr int kSendsInFlight = 2;
+/// Sends of one channel that may be under way before the device waits for the oldest: what the schedule
+/// needs to run, and at least two, so that a receiver that is late by one action does not stall the sender.
+[[nodiscard]] int sends_in_flight(const schedule::Spec& spec);
 
 /// Compiles the schedule for every pipeline rank. Receives are posted one action ahead of their use.
 [[nodiscard]] std::vector<Program> compile(const schedule::Schedule& schedule, const CompileInput& input);
