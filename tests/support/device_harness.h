@@ -66,26 +66,18 @@ class DeviceHarness {
   /// Runs `body` for each device of this process over a fresh transport; returns when all have ended, in
   /// every process.
   std::vector<DeviceOutcome> run(const Body& body) {
-    std::vector<DeviceOutcome> outcomes;
-    for (const int device : local_devices()) outcomes.push_back({device, nullptr});
-    {
-      FirstError first_error;
-      const auto transport = make_transport(first_error);
-      std::vector<std::thread> threads;
-      for (DeviceOutcome& outcome : outcomes) {
-        threads.emplace_back([&] { run_device(body, *transport, first_error, outcome); });
-      }
-      for (std::thread& thread : threads) thread.join();
-    }
+    std::vector<DeviceOutcome> outcomes = run_here(body);
     synchronise();
     return outcomes;
   }
 
-  /// As run, where every body is expected to return: throws the first failure otherwise.
+  /// As run, where every body is expected to return. Otherwise throws the first failure, without waiting
+  /// for other processes: they may wait for this one.
   void run_well(const Body& body) {
-    for (const DeviceOutcome& outcome : run(body)) {
+    for (const DeviceOutcome& outcome : run_here(body)) {
       if (outcome.failure && !outcome.stopped()) std::rethrow_exception(outcome.failure);
     }
+    synchronise();
   }
 
  protected:
@@ -94,6 +86,20 @@ class DeviceHarness {
   virtual void synchronise() {}
 
  private:
+  std::vector<DeviceOutcome> run_here(const Body& body) {
+    std::vector<DeviceOutcome> outcomes;
+    for (const int device : local_devices()) outcomes.push_back({device, nullptr});
+    FirstError first_error;
+    const auto transport = make_transport(first_error);
+    std::vector<std::thread> threads;
+    threads.reserve(outcomes.size());
+    for (DeviceOutcome& outcome : outcomes) {
+      threads.emplace_back([&] { run_device(body, *transport, first_error, outcome); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return outcomes;
+  }
+
   static void run_device(const Body& body, comm::Transport& transport, FirstError& first_error,
                          DeviceOutcome& outcome) {
     comm::Endpoint& endpoint = transport.endpoint(outcome.device);

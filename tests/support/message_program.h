@@ -79,7 +79,7 @@ struct MessageProgram {
 };
 
 inline std::int64_t draw_size(Draws& draws) {
-  constexpr std::array<std::int64_t, 3> kBounds = {64, 8192, 300 * 1024};
+  constexpr std::array<std::int64_t, 3> kBounds = {64, 8192, 300'000};
   if (draws.one_in(8)) return 0;
   return draws.below(kBounds[static_cast<std::size_t>(draws.below(3))]);
 }

@@ -1,6 +1,7 @@
 #pragma once
 // What every transport must do, as functions over a harness; each throws an Error where it is not met.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -77,12 +78,15 @@ inline void different_sizes_are_an_error(DeviceHarness& harness, std::int64_t se
   const int last = harness.devices() - 1;
   const comm::Channel channel{.source = 0, .destination = last, .purpose = comm::Purpose::kTiedGradient};
   const auto outcomes = harness.run([&](const DeviceContext& context) {
-    std::vector<std::byte> buffer(static_cast<std::size_t>(std::max(sent, expected)));
+    constexpr std::int64_t kAgreedBytes = 8;
+    std::vector<std::byte> buffer(static_cast<std::size_t>(std::max({sent, expected, kAgreedBytes})));
     for (const bool agreed : {true, false}) {
       if (context.device == 0) {
-        context.endpoint.wait(context.endpoint.post_send(channel, buffer.data(), agreed ? 8 : sent));
+        context.endpoint.wait(
+            context.endpoint.post_send(channel, buffer.data(), agreed ? kAgreedBytes : sent));
       } else if (context.device == last) {
-        context.endpoint.wait(context.endpoint.post_receive(channel, buffer.data(), agreed ? 8 : expected));
+        context.endpoint.wait(
+            context.endpoint.post_receive(channel, buffer.data(), agreed ? kAgreedBytes : expected));
       }
     }
   });

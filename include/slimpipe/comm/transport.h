@@ -27,7 +27,7 @@ struct Channel {
   int source = 0;       ///< device index
   int destination = 0;  ///< device index, different from source
   Purpose purpose = Purpose::kControl;
-  auto operator<=>(const Channel&) const = default;
+  auto operator<=>(const Channel&) const = default;  // NOLINT(modernize-use-nullptr): misread by clang-tidy
 };
 
 /// Identifies a posted message to the endpoint that posted it. Waited for exactly once.

@@ -29,8 +29,8 @@ class MpiHarness final : public test::DeviceHarness {
       : session_(session),
         topology_({.pipeline = devices}, session.environment().size, session.environment().rank),
         max_plain_bytes_(max_plain_bytes) {}
-  int devices() const override { return topology_.devices(); }
-  std::vector<int> local_devices() const override { return topology_.local_devices(); }
+  [[nodiscard]] int devices() const override { return topology_.devices(); }
+  [[nodiscard]] std::vector<int> local_devices() const override { return topology_.local_devices(); }
 
  protected:
   std::unique_ptr<Transport> make_transport(FirstError& first_error) override {

@@ -13,8 +13,8 @@ namespace {
 class InProcessHarness final : public test::DeviceHarness {
  public:
   explicit InProcessHarness(int devices) : devices_(devices) {}
-  int devices() const override { return devices_; }
-  std::vector<int> local_devices() const override {
+  [[nodiscard]] int devices() const override { return devices_; }
+  [[nodiscard]] std::vector<int> local_devices() const override {
     std::vector<int> all(static_cast<std::size_t>(devices_));
     std::iota(all.begin(), all.end(), 0);
     return all;
