@@ -16,7 +16,7 @@ namespace {
 using Catch::Matchers::Contains;
 using Overrides = std::vector<std::string>;
 
-const std::string kTiny = "model:\n  preset: tiny\ndata:\n  sequence_length: 64\n";
+const std::string tiny_run = "model:\n  preset: tiny\ndata:\n  sequence_length: 64\n";
 
 std::string origin_of(const Loaded& loaded, std::string_view key) {
   return loaded.origins.at(static_cast<std::size_t>(find_field(key))).second;
@@ -34,7 +34,7 @@ std::string error_of(std::string_view yaml, const Overrides& overrides = {}) {
 }  // namespace
 
 TEST_CASE("overrides win over the file, the file over the preset, the preset over the defaults", "[unit]") {
-  const std::string yaml = kTiny + "training:\n  lr: 1e-3\n  clip: 0.5\nparallel: {pipeline: 2}\n";
+  const std::string yaml = tiny_run + "training:\n  lr: 1e-3\n  clip: 0.5\nparallel: {pipeline: 2}\n";
   const Loaded loaded = load_text("# a comment\n" + yaml, "run.yaml",
                                   {"training.lr=1e-4", "model.ffn=512", "training.lr=2e-4"});
   const RunConfig& c = loaded.config;
@@ -76,18 +76,18 @@ TEST_CASE("sizes left at 0 are derived and say so", "[unit]") {
 
 TEST_CASE("a head size of its own frees hidden from being a multiple of heads", "[unit]") {
   const Loaded loaded =
-      load_text(kTiny, "run.yaml", {"model.heads=6", "model.head_size=40", "model.kv_heads=3"});
+      load_text(tiny_run, "run.yaml", {"model.heads=6", "model.head_size=40", "model.kv_heads=3"});
   CHECK(loaded.config.model.head_size == 40);
   CHECK(loaded.config.model.hidden == 256);
 }
 
 TEST_CASE("what only training needs is no error of the configuration", "[unit]") {
-  const std::vector<std::string> lacking = training_problems(load_text(kTiny, "run.yaml", {}).config);
+  const std::vector<std::string> lacking = training_problems(load_text(tiny_run, "run.yaml", {}).config);
   REQUIRE(lacking.size() == 2);
   CHECK_THAT(lacking[0], Contains("data.train") && Contains("slimpipe data prepare"));
   CHECK_THAT(lacking[1], Contains("training.steps"));
   const Overrides rest = {"data.train=a.tok", "training.steps=1"};
-  CHECK(training_problems(load_text(kTiny, "run.yaml", rest).config).empty());
+  CHECK(training_problems(load_text(tiny_run, "run.yaml", rest).config).empty());
 }
 
 TEST_CASE("an empty file, a file of comments and empty sections are configurations", "[unit]") {
@@ -98,7 +98,7 @@ TEST_CASE("an empty file, a file of comments and empty sections are configuratio
 }
 
 TEST_CASE("a bad value is reported once, without the combinations it would break", "[unit]") {
-  const std::string text = error_of(kTiny + "parallel: {pipeline: x}\nschedule: {slices: 0}\n");
+  const std::string text = error_of(tiny_run + "parallel: {pipeline: x}\nschedule: {slices: 0}\n");
   CHECK_THAT(text, Contains("the configuration has 2 problems:\n"));
   CHECK_THAT(text, Contains("run.yaml:5: parallel.pipeline: expected an integer"));
   CHECK_THAT(text, Contains("run.yaml:6: schedule.slices: expected an integer"));
@@ -158,18 +158,18 @@ TEST_CASE("what is not YAML, or more of YAML than a configuration uses, is refus
 }
 
 TEST_CASE("hostile texts of the largest size end soon, with an error", "[unit]") {
-  const std::size_t size = 1 << 20;
-  const auto repeated = [size](std::string_view part) {
+  constexpr std::size_t kSize = 1 << 20;
+  const auto repeated = [](std::string_view part) {
     std::string text;
-    while (text.size() + part.size() <= size) text += part;
+    while (text.size() + part.size() <= kSize) text += part;
     return text;
   };
   std::string many_keys;
-  for (int i = 0; many_keys.size() < size / 2; ++i) many_keys += "key" + std::to_string(i) + ": 1\n";
+  for (int i = 0; many_keys.size() < kSize / 2; ++i) many_keys += "key" + std::to_string(i) + ": 1\n";
   for (const std::string& yaml :
        {repeated("["), repeated("{a: "), repeated("- "), repeated("? "), repeated("a: "), repeated("*a "),
         repeated("&a "), repeated("!"), repeated("\""), repeated("a"), repeated("[]"), repeated("---\n"),
-        repeated("\n"), repeated(": "), many_keys, "a: " + repeated("[").substr(0, size - 3), repeated("'"),
+        repeated("\n"), repeated(": "), many_keys, "a: " + repeated("[").substr(0, kSize - 3), repeated("'"),
         repeated("|\n")}) {
     CAPTURE(yaml.substr(0, 20));
     const std::string text = error_of(yaml);
