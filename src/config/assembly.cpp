@@ -156,7 +156,7 @@ void Assembly::check_required() {
     if (section_of(field.key) == "model")
       sizes.push_back(field.key);
     else
-      report(kWholeRank, fmt::format("{}: {}: required, {}: {}", name_, field.key, expectation(field.domain),
+      report(kWholeRank, fmt::format("{}: {}: required ({}): {}", name_, field.key, expectation(field.domain),
                                      field.meaning));
   }
   if (sizes.empty() || preset_failed) return;
@@ -165,17 +165,19 @@ void Assembly::check_required() {
 }
 
 void Assembly::check_rule(const Rule& rule) {
-  const State* written = nullptr;
-  std::vector<std::string> origins;
+  std::string_view where = name_;   // of the first field that somebody wrote
+  std::vector<std::string> others;  // where the rest that is not at its default came from
   for (const std::string_view key : rule.keys) {
     const State& s = state(key);
     if (!s.good) return;
-    if (written == nullptr && !s.where.empty()) written = &s;
-    origins.push_back(fmt::format("{}: {}", key, s.origin));
+    if (where == name_ && !s.where.empty())
+      where = s.where;
+    else if (s.origin != "default")
+      others.push_back(fmt::format("{}: {}", key, s.origin));
   }
+  const std::string rest = others.empty() ? "" : fmt::format(" ({})", fmt::join(others, "; "));
   for (const std::string& text : rule.violations(config_))
-    report(kWholeRank, fmt::format("{}: {} ({})", written != nullptr ? written->where : name_, text,
-                                   fmt::join(origins, "; ")));
+    report(kWholeRank, fmt::format("{}: {}{}", where, text, rest));
 }
 
 Assembly::State& Assembly::state(std::string_view key) {

@@ -1,6 +1,7 @@
 #include "config/domain.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
@@ -70,9 +71,17 @@ std::string allowed_in(const Flags&) {
   return "true, false";
 }
 
+/// Bounds that are only there against overflow are powers of two: "2^40" reads better than its digits.
+std::string bound_text(std::int64_t bound) {
+  constexpr std::int64_t kLeastPower = 1 << 20;
+  const auto bits = static_cast<std::uint64_t>(bound);
+  if (bound >= kLeastPower && std::has_single_bit(bits)) return fmt::format("2^{}", std::countr_zero(bits));
+  return fmt::format("{}", bound);
+}
+
 std::string allowed_in(const Integers& range) {
   if (range.high == kNoLimit) return fmt::format(">= {}", range.low);
-  return fmt::format("{} to {}", range.low, range.high);
+  return fmt::format("{} to {}", range.low, bound_text(range.high));
 }
 
 std::string allowed_in(const Unsigned&) {
@@ -80,7 +89,7 @@ std::string allowed_in(const Unsigned&) {
 }
 
 std::string allowed_in(const Numbers& range) {
-  const std::string low = fmt::format("{} {}", range.low_open ? ">" : ">=", range.low);
+  std::string low = fmt::format("{} {}", range.low_open ? ">" : ">=", range.low);
   if (std::isinf(range.high)) return low;
   return fmt::format("{} and {} {}", low, range.high_open ? "<" : "<=", range.high);
 }

@@ -68,9 +68,9 @@ bool is_section(std::string_view key) {
 std::string keys_inside(std::string_view section) {
   std::vector<std::string_view> keys;
   for (const Field& field : field_table())
-    if (section_of(field.key) == section) keys.push_back(field.key);
+    if (section_of(field.key) == section) keys.push_back(leaf_of(field.key));
   for (const std::string& name : section_names())
-    if (section_of(name) == section) keys.push_back(name);
+    if (section_of(name) == section) keys.push_back(leaf_of(name));
   return fmt::format("{}", fmt::join(keys, ", "));
 }
 

@@ -42,7 +42,7 @@ struct Field {
 /// "model", "model.rope", ...: in the order of the table.
 [[nodiscard]] const std::vector<std::string>& section_names();
 [[nodiscard]] bool is_section(std::string_view key);
-/// The dotted keys and sections directly inside a section ("" for the root), comma-separated.
+/// Names of the keys and sections directly inside a section, comma-separated.
 [[nodiscard]] std::string keys_inside(std::string_view section);
 
 /// "model.rope.kind" -> "model.rope"; "model" -> "".

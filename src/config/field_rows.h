@@ -80,7 +80,7 @@ Field choice(std::string_view key, Access access, std::vector<std::string> names
 
 /// An enumeration whose enumerators count from 0 in the order of `names`.
 template <typename Access>
-Field enumeration(std::string_view key, Access access, std::vector<std::string> names,
+Field enumeration(std::string_view key, Access access, const std::vector<std::string>& names,
                   std::string_view meaning) {
   using Enum = std::remove_cvref_t<decltype(access(std::declval<RunConfig&>()))>;
   Field field;

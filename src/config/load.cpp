@@ -9,6 +9,7 @@
 
 #include "config/assembly.h"
 #include "config/overrides.h"
+#include "config/source_text.h"
 #include "config/yaml_reader.h"
 
 namespace slimpipe::config {
@@ -33,8 +34,9 @@ std::string read_file(const std::filesystem::path& file) {
 }  // namespace
 
 Loaded load_text(std::string_view yaml, const std::string& name, const std::vector<std::string>& overrides) {
-  Assembly assembly(name);
-  assembly.add(read_yaml(yaml, name));
+  const std::string shown = printable(name, name.size());  // origins and messages are single lines
+  Assembly assembly(shown);
+  assembly.add(read_yaml(yaml, shown));
   assembly.add(read_overrides(overrides));
   return assembly.finish();
 }
@@ -49,7 +51,7 @@ std::vector<std::string> training_problems(const RunConfig& config) {
   const RunConfig defaults;
   for (const Field& field : field_table())
     if (field.need == Need::kForTraining && field.get(config) == field.get(defaults))
-      problems.push_back(fmt::format("{}: required for training, {}: {}", field.key,
+      problems.push_back(fmt::format("{}: required for training ({}): {}", field.key,
                                      expectation(field.domain), field.meaning));
   return problems;
 }

@@ -31,7 +31,7 @@ std::string default_of(const Field& field) {
 }
 
 std::string values_of(const Field& field) {
-  const std::string all = allowed(field.domain);
+  std::string all = allowed(field.domain);
   if (field.available.empty()) return all;
   return fmt::format("{} (this build: {})", all, fmt::join(field.available, ", "));
 }

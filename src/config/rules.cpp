@@ -41,7 +41,7 @@ Texts sequence_over_slices(const RunConfig& c) {
 
 Texts heads_over_kv_heads(const RunConfig& c) {
   if (c.model.kv_heads == 0 || c.model.heads % c.model.kv_heads == 0) return {};
-  return {fmt::format("{} query heads do not divide by {} KV heads; use {} KV heads", c.model.heads,
+  return {fmt::format("{} query heads are not a multiple of {} KV heads; use {} KV heads", c.model.heads,
                       c.model.kv_heads, divisors_near(c.model.heads, c.model.kv_heads))};
 }
 
@@ -51,7 +51,7 @@ Texts size_of_heads(const RunConfig& c) {
   const ModelConfig& m = c.model;
   if (m.heads == 0 || m.hidden == 0) return {};
   if (m.head_size == 0)
-    return {fmt::format("hidden {} does not divide by {} heads; set model.head_size, or use {} heads",
+    return {fmt::format("hidden {} is not a multiple of {} heads; set model.head_size, or use {} heads",
                         m.hidden, m.heads, divisors_near(m.hidden, m.heads))};
   if (m.head_size % kGrain == 0 && m.head_size <= kLargest) return {};
   return {fmt::format("head size {} (hidden {}, {} heads): expected a multiple of {}, at most {}",
@@ -133,7 +133,7 @@ const std::vector<Rule>& rules() {
       {{"model.rope.beta_fast", "model.rope.beta_slow", "model.rope.kind"}, rope_yarn_range},
       {{"model.rope.high_frequency_factor", "model.rope.low_frequency_factor", "model.rope.kind"},
        rope_llama3_range},
-      {{"schedule.kind", "schedule.slices", "schedule.warmup_slope", "parallel.pipeline",
+      {{"schedule.slices", "schedule.kind", "schedule.warmup_slope", "parallel.pipeline",
         "parallel.virtual_stages", "training.microbatches"},
        schedule_problems},
       {{"training.warmup_steps", "training.steps"}, warmup_within_steps},

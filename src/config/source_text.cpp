@@ -50,11 +50,10 @@ int line_of(std::string_view text, std::size_t offset) {
   return 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n'));
 }
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t kMaxBytes = 60;
+std::string printable(std::string_view text, std::size_t max_bytes) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
-    if (at >= kMaxBytes) return out + "...";
+    if (at >= max_bytes) return out + "...";
     const std::size_t length = sequence_length(text, at);
     const auto byte = static_cast<unsigned char>(text[at]);
     if (length == 0 || byte < 0x20 || byte == 0x7F)

@@ -17,7 +17,7 @@ struct Defect {
 [[nodiscard]] std::optional<Defect> first_defect(std::string_view text);
 /// 1-based line of a place in a text.
 [[nodiscard]] int line_of(std::string_view text, std::size_t offset);
-/// Fit for one line of a terminal: control characters and stray bytes become \xNN, long texts are cut.
-[[nodiscard]] std::string printable(std::string_view text);
+/// Fit for one line of a terminal: control characters and stray bytes become \xNN; cut after `max_bytes`.
+[[nodiscard]] std::string printable(std::string_view text, std::size_t max_bytes = 60);
 
 }  // namespace slimpipe::config

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -21,21 +22,18 @@ Keys known_keys() {
   return keys;
 }
 
-std::string_view whole(std::string_view key) {
-  return key;
+/// Still the same word to the eye: no more edits than a third of its letters.
+bool is_near(std::string_view a, std::string_view b) {
+  return edit_distance(a, b) * 3 <= std::max(a.size(), b.size());
 }
 
-/// Those of `candidates` whose part is nearest to that of `unknown`, where it still looks like the same
-/// word: no more edits than a third of its letters.
-Keys nearest(std::string_view unknown, const Keys& candidates,
-             std::string_view (*part_of)(std::string_view)) {
+/// Those of `candidates` at the least distance.
+Keys nearest(std::string_view unknown, const Keys& candidates) {
   Keys best;
-  std::size_t least = kLongestKey;
+  std::size_t least = 2 * kLongestKey;
   for (const std::string_view key : candidates) {
-    const std::string_view wanted = part_of(unknown);
-    const std::string_view offered = part_of(key);
-    const std::size_t distance = edit_distance(wanted, offered);
-    if (distance * 3 > std::max(wanted.size(), offered.size()) || distance > least) continue;
+    const std::size_t distance = edit_distance(unknown, key);
+    if (distance > least) continue;
     if (distance < least) best.clear();
     least = distance;
     best.push_back(key);
@@ -43,22 +41,75 @@ Keys nearest(std::string_view unknown, const Keys& candidates,
   return best;
 }
 
+/// The key of what other trainers call by this name or a misspelt form of it; empty where there is none.
+std::string_view known_elsewhere(std::string_view leaf) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"num_layers", "model.layers"},
+      {"n_layers", "model.layers"},
+      {"num_hidden_layers", "model.layers"},
+      {"hidden_size", "model.hidden"},
+      {"dim", "model.hidden"},
+      {"num_attention_heads", "model.heads"},
+      {"n_heads", "model.heads"},
+      {"num_query_groups", "model.kv_heads"},
+      {"num_key_value_heads", "model.kv_heads"},
+      {"n_kv_heads", "model.kv_heads"},
+      {"head_dim", "model.head_size"},
+      {"kv_channels", "model.head_size"},
+      {"intermediate_size", "model.ffn"},
+      {"ffn_hidden_size", "model.ffn"},
+      {"vocab_size", "model.vocabulary"},
+      {"tie_word_embeddings", "model.tied_embeddings"},
+      {"rope_theta", "model.rope.theta"},
+      {"rotary_base", "model.rope.theta"},
+      {"seq_len", "data.sequence_length"},
+      {"seq_length", "data.sequence_length"},
+      {"dataset", "data.train"},
+      {"pipeline_parallel_degree", "parallel.pipeline"},
+      {"pipeline_model_parallel_size", "parallel.pipeline"},
+      {"tensor_parallel_degree", "parallel.tensor"},
+      {"tensor_model_parallel_size", "parallel.tensor"},
+      {"train_iters", "training.steps"},
+      {"batch_size", "training.microbatches"},
+      {"global_batch_size", "training.microbatches"},
+      {"gradient_accumulation_steps", "training.microbatches"},
+      {"learning_rate", "training.lr"},
+      {"max_norm", "training.clip"},
+      {"clip_grad", "training.clip"},
+      {"grad_clip", "training.clip"},
+  };
+  std::string_view best;
+  std::size_t least = kLongestKey;
+  for (const auto& [name, key] : kNames) {
+    const std::size_t distance = edit_distance(name, leaf);
+    if (distance >= least || !is_near(name, leaf)) continue;
+    least = distance;
+    best = key;
+  }
+  return best;
+}
+
 /// In the order in which people slip: the right name in the wrong section, a misspelt name in the right
-/// section, a misspelt section, both.
+/// section, both misspelt, another program's name, a misspelt name in the wrong section.
 Keys probable_keys(std::string_view unknown) {
   const Keys known = known_keys();
-  Keys same_leaf = known;
-  std::erase_if(same_leaf, [unknown](auto key) { return leaf_of(key) != leaf_of(unknown); });
-  if (!same_leaf.empty()) {
-    const Keys best = nearest(unknown, same_leaf, whole);
-    return best.empty() ? same_leaf : best;
-  }
-  Keys same_section = known;
-  std::erase_if(same_section, [unknown](auto key) { return section_of(key) != section_of(unknown); });
-  for (const auto& [candidates, part_of] :
-       {std::pair(same_section, leaf_of), std::pair(known, whole), std::pair(known, leaf_of)})
-    if (Keys best = nearest(unknown, candidates, part_of); !best.empty()) return best;
-  return {};
+  const std::string_view section = section_of(unknown);
+  const std::string_view leaf = leaf_of(unknown);
+  const auto matching = [&known](auto accepted) {
+    Keys keys;
+    std::copy_if(known.begin(), known.end(), std::back_inserter(keys), accepted);
+    return keys;
+  };
+  Keys found = matching([&](auto key) { return leaf_of(key) == leaf && is_near(section_of(key), section); });
+  if (found.empty()) found = matching([&](auto key) { return leaf_of(key) == leaf; });
+  if (!found.empty()) return found;
+  found = matching([&](auto key) { return section_of(key) == section && is_near(leaf_of(key), leaf); });
+  if (found.empty())
+    found =
+        matching([&](auto key) { return is_near(section_of(key), section) && is_near(leaf_of(key), leaf); });
+  if (!found.empty()) return nearest(unknown, found);
+  if (const std::string_view key = known_elsewhere(leaf); !key.empty()) return {key};
+  return nearest(unknown, matching([&](auto key) { return is_near(leaf_of(key), leaf); }));
 }
 
 }  // namespace

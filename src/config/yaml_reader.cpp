@@ -13,6 +13,9 @@
 namespace slimpipe::config {
 namespace {
 
+/// A file with more is none that someone wants to mend line by line.
+constexpr std::size_t kMaxProblems = 1000;
+
 /// Ends the reading; the problem has been recorded. Never leaves this file.
 struct ReadingEnds {};
 
@@ -79,6 +82,7 @@ class EntryCollector final : public YAML::EventHandler {
 
   void report(int line, std::string_view text) {
     source_.problems.push_back({line, fmt::format("{}:{}: {}", name_, line, text)});
+    if (source_.problems.size() >= kMaxProblems) throw ReadingEnds{};
   }
 
   [[noreturn]] void end_with(const YAML::Mark& mark, std::string_view text) {
@@ -148,7 +152,7 @@ class EntryCollector final : public YAML::EventHandler {
         end_with(mark, "expected a mapping of sections such as `model:`, found a list");
     } else {
       const Level& outer = levels_.back();
-      inner.prefix = outer.key + ".";
+      inner.prefix = outer.form == Form::kMapping ? outer.key + "." : outer.prefix;
       inner.recorded = outer.recorded && !outer.refused && outer.form == Form::kMapping;
       add(mark, form, "");
     }
