@@ -2,6 +2,7 @@
 // One file a command; each adds its options to the application and returns what to run.
 
 #include <CLI/CLI.hpp>
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ void add_data(CLI::App& app, Action& action);
 void add_config(CLI::App& app, Action& action);
 void add_schedule(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+
+/// Prints the failure and returns the exit status: 2 for an InputError, 1 otherwise.
+int report_failure(const std::exception& error);
 
 /// The configuration file and --set options that several commands share.
 struct ConfigOptions {

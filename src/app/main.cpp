@@ -6,18 +6,18 @@
 
 #include "slimpipe/comm/mpi.h"
 #include "slimpipe/core/check.h"
-#include "slimpipe/core/log.h"
 
 #include "app/commands.h"
 
-namespace {
+namespace slimpipe::app {
 
-/// Started by mpirun, every process meets the same bad input: the first one alone speaks.
-void print_error(const char* text) {
-  if (slimpipe::comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", text);
+int report_failure(const std::exception& error) {
+  // Started by mpirun, every process meets the same bad input: the first one alone speaks.
+  if (comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", error.what());
+  return dynamic_cast<const InputError*>(&error) != nullptr ? 2 : 1;
 }
 
-}  // namespace
+}  // namespace slimpipe::app
 
 int main(int argc, char** argv) {
   CLI::App app(
@@ -45,11 +45,7 @@ int main(int argc, char** argv) {
   }
   try {
     return action();
-  } catch (const slimpipe::InputError& error) {
-    print_error(error.what());
-    return 2;
   } catch (const std::exception& error) {
-    print_error(error.what());
-    return 1;
+    return slimpipe::app::report_failure(error);
   }
 }

@@ -47,8 +47,13 @@ int run_train(const TrainOptions& options) {
       {.level = log_level(loaded.config.log.level), .rank = environment.mpi ? environment.rank : -1});
   const std::string folder = processes.broadcast(
       options.run_folder.empty() ? default_run_folder(options.config.file) : options.run_folder);
-  train::train({.configuration = std::move(loaded), .run_folder = folder, .resume = options.resume},
-                      processes);
+  try {
+    train::train({.configuration = std::move(loaded), .run_folder = folder, .resume = options.resume},
+                 processes);
+  } catch (const std::exception& error) {
+    // Every process is here alike (a failure of one has ended them all), so MPI can end in order.
+    return report_failure(error);
+  }
   return 0;
 }
 

@@ -121,7 +121,7 @@ Tensor StageRunner::token_row(const Buffer& buffer, int microbatch, std::int64_t
 
 std::vector<double> StageRunner::losses() {
   const std::int64_t count = std::int64_t{program_->spec.microbatches} * program_->spec.slices;
-  std::vector<double> values(count);
+  std::vector<double> values(static_cast<std::size_t>(count));
   device_.download(Tensor(losses_.data(), DType::kF64, {count}), values.data());
   return values;
 }

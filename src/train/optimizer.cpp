@@ -15,7 +15,7 @@ std::vector<double> gradient_squares(runtime::DeviceContext& context, const mode
     device.operators().sum_of_squares(device.stream(), parameters[i].gradient,
                                       Tensor(slots + i, DType::kF64, {1}));
   }
-  std::vector<double> values(count);
+  std::vector<double> values(parameters.size());
   device.download(Tensor(slots, DType::kF64, {count}), values.data());
   std::vector<double> squares(table.entries().size());
   for (std::int64_t i = 0; i < count; ++i) {

@@ -250,7 +250,7 @@ std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& 
     (void)comm::Topology({.pipeline = config.parallel.pipeline}, processes.environment().size, 0);
     data.emplace(config);
     if (processes.environment().rank == 0) {
-      io::RunFolder::create(request.run_folder, request.resume);
+      (void)io::RunFolder::create(request.run_folder, request.resume);
       io::write_text_atomically(io::RunFolder(request.run_folder).config(),
                                 config::dump(request.configuration, true));
     }

@@ -29,8 +29,8 @@ class FirstError {
     std::exception_ptr exception;
   };
 
-  /// Stores the failure if it is the first and is not a Stopped; then calls the listeners, once.
-  /// Returns whether it was the first. A Stopped only counts where nothing else failed.
+  /// Stores the failure if it is the first, then calls the listeners, once; returns whether it was. Waits
+  /// throw Stopped only after a failure was set, so a Stopped is never the first one.
   bool set(std::exception_ptr exception, FailureSite site) noexcept;
   [[nodiscard]] bool stopped() const { return stopped_.load(std::memory_order_acquire); }
   [[nodiscard]] std::optional<Report> report() const;

@@ -80,8 +80,7 @@ class Session {
   [[nodiscard]] const FirstError& first_error() const { return first_error_; }
 
  private:
-  [[nodiscard]] std::vector<runtime::Program> compile(const schedule::Schedule& schedule,
-                                                      bool training) const;
+  [[nodiscard]] std::vector<runtime::Program> compile(const schedule::Schedule& schedule) const;
   [[nodiscard]] const std::vector<runtime::Program>& evaluation_programs(int microbatches);
   void run_devices(const std::function<void(runtime::DeviceContext&)>& body);
   void gather_reports(runtime::DeviceContext& context, const runtime::ExecutionTimes& times,
