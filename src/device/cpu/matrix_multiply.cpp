@@ -79,10 +79,9 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Problem&
 #endif
 }
 
-/// The bytes a matrix's rows take in fp32, packed, rounded so that what follows stays aligned.
-std::int64_t packed_bytes(const Tensor& x) {
+std::int64_t aligned(std::int64_t bytes) {
   constexpr std::int64_t kAlignment = 64;
-  return (x.size() * size_of(DType::kF32) + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 /// The fp32 problem on packed copies: bf16 inputs become fp32, and so does a bf16 C.
@@ -99,7 +98,7 @@ struct ConvertedGemm {
  private:
   Tensor place(const Tensor& x, void* workspace) {
     void* data = workspace == nullptr ? nullptr : static_cast<std::byte*>(workspace) + copies;
-    copies += packed_bytes(x);
+    copies += aligned(x.size() * size_of(DType::kF32));
     return Tensor(data, DType::kF32, {x.dim(0), x.dim(1)});
   }
 };
@@ -133,7 +132,7 @@ class MatrixMultiply::Cache {
   /// A primitive with its memory objects, of which only the addresses change from call to call.
   struct Entry {
     explicit Entry(const dnnl::matmul::primitive_desc& descriptor, const dnnl::engine& engine)
-        : scratch_bytes(static_cast<std::int64_t>(descriptor.scratchpad_desc().get_size())),
+        : scratch_bytes(aligned(static_cast<std::int64_t>(descriptor.scratchpad_desc().get_size()))),
           primitive(descriptor),
           a(descriptor.src_desc(), engine, nullptr),
           b(descriptor.weights_desc(), engine, nullptr),
