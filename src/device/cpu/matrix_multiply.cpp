@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
 #include <unordered_map>
@@ -103,6 +104,19 @@ struct ConvertedGemm {
   }
 };
 
+/// oneDNN takes as many OpenMP threads as its caller may use, which OpenMP keeps for each thread. They
+/// are made as few as leave each a large piece of C: with smaller ones oneDNN shares out the inner
+/// dimension, and the order of its sums would depend on the number of threads.
+void allow_threads(int threads, const Gemm& gemm) {
+  constexpr std::int64_t kOutputsPerThread = 128 * 128;
+  const auto wanted =
+      static_cast<int>(std::clamp<std::int64_t>(gemm.c.size() / kOutputsPerThread, 1, threads));
+  thread_local int allowed = 0;
+  if (allowed == wanted) return;
+  omp_set_num_threads(wanted);
+  allowed = wanted;
+}
+
 bool is_empty(const Gemm& gemm) {
   return gemm.c.size() == 0;
 }
@@ -175,13 +189,14 @@ class MatrixMultiply::Cache {
   std::unordered_map<Problem, Entry, ProblemHash> entries_;
 };
 
-MatrixMultiply::MatrixMultiply(BFloat16Products products)
-    : products_(products), cache_(std::make_unique<Cache>()) {}
+MatrixMultiply::MatrixMultiply(BFloat16Products products, int threads)
+    : products_(products), threads_(threads), cache_(std::make_unique<Cache>()) {}
 
 MatrixMultiply::~MatrixMultiply() = default;
 
 std::int64_t MatrixMultiply::workspace_bytes(const Gemm& gemm) {
   if (is_empty(gemm) || sums_nothing(gemm)) return 0;
+  allow_threads(threads_, gemm);
   if (gemm.a.dtype() == DType::kBF16 && products_ == BFloat16Products::kConverted) {
     const ConvertedGemm converted(gemm, nullptr);
     return converted.copies + cache_->entry_of(converted.gemm).scratch_bytes;
@@ -195,6 +210,7 @@ void MatrixMultiply::run(const Gemm& gemm, Tensor workspace) {
     if (!gemm.accumulate) zero(gemm.c, 1);
     return;
   }
+  allow_threads(threads_, gemm);
   if (gemm.a.dtype() == DType::kBF16 && products_ == BFloat16Products::kConverted) {
     run_converted(gemm, workspace);
   } else {
