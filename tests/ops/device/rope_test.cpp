@@ -60,8 +60,8 @@ TEST_CASE("tables of angles are exact to fp32 at positions in the millions", "[o
         expected_cos.push_back(std::cos(angle) * double{kMagnitude});
         expected_sin.push_back(std::sin(angle) * double{kMagnitude});
       }
-    CHECK(compare(cos, expected_cos) == "");
-    CHECK(compare(sin, expected_sin) == "");
+    CHECK(compare(cos, expected_cos) == kAgrees);
+    CHECK(compare(sin, expected_sin) == kAgrees);
   }
 }
 
@@ -84,9 +84,9 @@ TEST_CASE("rotation splits a projection into rotated q and k, and v as it was", 
       const std::int64_t k_begin = heads * size;
       const std::int64_t v_begin = k_begin + kv_heads * size;
       CHECK(compare(q, reference_rotate(columns_of(all, width, 0, k_begin), cos, sin, tokens, heads, size)) ==
-            "");
+            kAgrees);
       CHECK(compare(k, reference_rotate(columns_of(all, width, k_begin, v_begin), cos, sin, tokens, kv_heads,
-                                        size)) == "");
+                                        size)) == kAgrees);
       CHECK(values_of(v) == columns_of(all, width, v_begin, width));
       CHECK((q.intact() && k.intact() && v.intact()));
     }
@@ -110,10 +110,10 @@ TEST_CASE("gradients are rotated back and joined", "[ops]") {
       const std::int64_t v_begin = k_begin + kv_heads * size;
       const Tensor result = d_qkv;
       CHECK(compare(result.columns(0, k_begin),
-                    reference_rotate(values_of(dq), cos, sin, tokens, heads, size, -1)) == "");
+                    reference_rotate(values_of(dq), cos, sin, tokens, heads, size, -1)) == kAgrees);
       CHECK(compare(result.columns(k_begin, v_begin),
-                    reference_rotate(values_of(dk), cos, sin, tokens, kv_heads, size, -1)) == "");
-      CHECK(compare(result.columns(v_begin, width), values_of(dv)) == "");
+                    reference_rotate(values_of(dk), cos, sin, tokens, kv_heads, size, -1)) == kAgrees);
+      CHECK(compare(result.columns(v_begin, width), values_of(dv)) == kAgrees);
       CHECK(d_qkv.intact());
     }
 }
@@ -129,7 +129,7 @@ TEST_CASE("rotating back is the transpose of rotating", "[ops]") {
   device.operators().rope_forward(device.stream(), qkv, tables.cos, tables.sin, q, k, v);
   const OwnedTensor back(DType::kF32, {3, 4 * size});
   device.operators().rope_backward(device.stream(), q, k, v, tables.cos, tables.sin, back);
-  CHECK(compare(back, values_of(qkv)) == "");  // a rotation's transpose is its inverse
+  CHECK(compare(back, values_of(qkv)) == kAgrees);  // a rotation's transpose is its inverse
 }
 
 }  // namespace slimpipe::device

@@ -1,8 +1,8 @@
 #include "slimpipe/device/arena.h"
 
+#include <array>
 #include <cstring>
 #include <limits>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -81,8 +81,8 @@ TEST_CASE("neighbouring holes become one, in whatever order they are freed", "[u
       {0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}};
   for (const auto& order : orders) {
     Arena arena({.owner = "device 0"});
-    std::vector<void*> blocks;
-    for (int i = 0; i < 3; ++i) blocks.push_back(arena.allocate(Scope::kWorkspace, 64, "part"));
+    std::array<void*, 3> blocks{};
+    for (void*& block : blocks) block = arena.allocate(Scope::kWorkspace, 64, "part");
     void* fence = arena.allocate(Scope::kWorkspace, 64, "fence");
     for (const std::size_t i : order) arena.free(blocks[i]);
     CHECK(arena.allocate(Scope::kWorkspace, 192, "whole") == blocks[0]);
