@@ -79,8 +79,10 @@ struct TokenFileWriter::State {
 
   void pad_to(std::uint64_t from, std::uint64_t to) {
     constexpr std::array<char, kSectionAlignment> kZeros{};
-    for (; from < to; from += std::min<std::uint64_t>(kZeros.size(), to - from)) {
-      write(kZeros.data(), std::min<std::uint64_t>(kZeros.size(), to - from));
+    while (from < to) {
+      const auto count = std::min<std::uint64_t>(kZeros.size(), to - from);
+      write(kZeros.data(), count);
+      from += count;
     }
   }
 

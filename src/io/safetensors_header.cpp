@@ -82,8 +82,8 @@ std::vector<std::int64_t> parse_integers(const std::filesystem::path& path, cons
   for (const Json& value : *found) {
     if (!value.is_number_unsigned() ||
         value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
-      reject(path, "tensor {}: '{}' holds {}, expected integers from 0 to 2^63 - 1", json_quoted(tensor), field,
-             value.dump());
+      reject(path, "tensor {}: '{}' holds {}, expected integers from 0 to 2^63 - 1", json_quoted(tensor),
+             field, value.dump());
     }
     values.push_back(value.get<std::int64_t>());
   }

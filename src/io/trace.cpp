@@ -26,8 +26,8 @@ std::string span_event(const TraceEvent& event, int process) {
   SLIMPIPE_CHECK(std::isfinite(event.start_us) && std::isfinite(event.duration_us), "trace event {}",
                  event.name);
   return fmt::format(R"({{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
-                     json_quoted(event.name), json_quoted(event.category), process, event.track, event.start_us,
-                     event.duration_us);
+                     json_quoted(event.name), json_quoted(event.category), process, event.track,
+                     event.start_us, event.duration_us);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class RunFolder {
   /// Writes {"cause": text} to failure.json if no process of the run has done so, and returns whether this
   /// was the first: only the first shows its cause to the user. True as well where the file cannot be
   /// written for another reason, since a cause shown twice is better than one never shown.
-  bool claim_failure(std::string_view text) const noexcept;
+  [[nodiscard]] bool claim_failure(std::string_view text) const noexcept;
 
  private:
   std::filesystem::path path_;

@@ -42,7 +42,7 @@ void read_all(const std::filesystem::path& path) {
 TEST_CASE("a token file cut off anywhere is refused", "[unit]") {
   const ScratchFolder folder;
   const std::string file = good_file(folder);
-  REQUIRE(file.size() == kDocuments + 3 * 8);
+  REQUIRE(file.size() == kDocuments + 3 * sizeof(std::uint64_t));
   REQUIRE_NOTHROW(read_all(folder / "good"));
   for (std::size_t length = 0; length < file.size(); ++length) {
     INFO("cut to " << length);
