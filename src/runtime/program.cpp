@@ -142,7 +142,9 @@ class Compiler {
 
 }  // namespace
 
-int sends_in_flight(const schedule::Spec& spec) { return std::max(2, schedule::outstanding_sends(spec)); }
+int sends_in_flight(const schedule::Spec& spec) {
+  return std::max(2, schedule::outstanding_sends(spec));
+}
 
 std::vector<Program> compile(const schedule::Schedule& schedule, const CompileInput& input) {
   const int pipeline = schedule.spec.pipeline;

@@ -13,13 +13,6 @@
 namespace slimpipe::train {
 namespace {
 
-comm::ParallelSizes parallel_sizes(const config::ParallelConfig& parallel) {
-  return {.tensor = parallel.tensor,
-          .context = parallel.context,
-          .data = parallel.data,
-          .pipeline = parallel.pipeline};
-}
-
 /// The views of a batch that a device needs.
 runtime::StepTokens tokens_for(const runtime::DeviceContext& context, const Batch& batch) {
   runtime::StepTokens tokens;
@@ -59,6 +52,13 @@ schedule::Spec schedule_spec(const config::RunConfig& config) {
           .microbatches = config.training.microbatches,
           .slices = config.schedule.slices,
           .warmup_slope = config.schedule.warmup_slope};
+}
+
+comm::ParallelSizes parallel_sizes(const config::ParallelConfig& parallel) {
+  return {.tensor = parallel.tensor,
+          .context = parallel.context,
+          .data = parallel.data,
+          .pipeline = parallel.pipeline};
 }
 
 DType compute_type(const config::RunConfig& config) {

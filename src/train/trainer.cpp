@@ -9,6 +9,7 @@
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
+#include "slimpipe/device/arena.h"
 #include "slimpipe/device/peak.h"
 #include "slimpipe/io/files.h"
 #include "slimpipe/io/run_folder.h"
@@ -50,6 +51,18 @@ std::string describe_failure(const FirstError::Report& report) {
                      site.step, site.action, report.message);
 }
 
+/// Which settings would make the run smaller.
+std::string memory_advice(const config::RunConfig& config) {
+  return fmt::format(
+      "\nTo need less on each device: more pipeline devices (parallel.pipeline is {}), more slices "
+      "(schedule.slices is "
+      "{}), schedule.warmup_slope 1 (is {}), bf16 (training.dtype), a shorter data.sequence_length ({}); or "
+      "raise "
+      "memory.limit",
+      config.parallel.pipeline, config.schedule.slices, config.schedule.warmup_slope,
+      config.data.sequence_length);
+}
+
 /// One run on this process.
 class Run {
  public:
@@ -61,7 +74,7 @@ class Run {
         main_process_(processes_.rank == 0),
         session_(config_, processes_),
         rates_(config_, measured_run_peak(config_, session_.topology())),
-        progress_(main_process_, config_.log.every) {
+        progress_(main_process_, processes_.mpi, config_.log.every) {
     if (main_process_) metrics_.emplace(folder.metrics());
     if (request.resume) {
       resume();
@@ -74,10 +87,11 @@ class Run {
   void loop() {
     try {
       run_steps();
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
       const auto report = session_.first_error().report();
       if (!report) throw;
-      throw Error(describe_failure(*report));
+      const bool memory = dynamic_cast<const device::OutOfMemory*>(&error) != nullptr;
+      throw Error(describe_failure(*report) + (memory ? memory_advice(config_) : ""));
     }
   }
 
@@ -237,6 +251,22 @@ class Run {
   processes.abort(status);
 }
 
+/// Devices asked for against devices there are.
+void check_devices(const config::RunConfig& config, const comm::ProcessEnvironment& processes) {
+  const comm::Topology topology(parallel_sizes(config.parallel), processes.size, 0);
+  const int per_process = config.device.per_process;
+  if (per_process > 0 && per_process != topology.devices_per_process()) {
+    throw_input_error(
+        "device.per_process is {}, so {} process{} drive{} {} devices, but the parallel sizes ask for {}: "
+        "start {} "
+        "with mpirun, or change device.per_process (0 shares all devices evenly) or parallel.pipeline",
+        per_process, processes.size, processes.size == 1 ? "" : "es", processes.size == 1 ? "s" : "",
+        processes.size * per_process, topology.devices(),
+        topology.devices() % per_process == 0 ? fmt::format("{} processes", topology.devices() / per_process)
+                                              : std::string("another number of processes"));
+  }
+}
+
 /// What every process must have right before the run starts. Throws on every process alike, naming the rank
 /// that met the problem.
 std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& processes) {
@@ -247,7 +277,7 @@ std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& 
   try {
     const std::vector<std::string> problems = config::training_problems(config);
     if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
-    (void)comm::Topology({.pipeline = config.parallel.pipeline}, processes.environment().size, 0);
+    check_devices(config, processes.environment());
     data.emplace(config);
     if (processes.environment().rank == 0) {
       (void)io::RunFolder::create(request.run_folder, request.resume);

@@ -102,5 +102,6 @@ class Session {
 /// The schedule a configuration asks for.
 [[nodiscard]] schedule::Spec schedule_spec(const config::RunConfig& config);
 [[nodiscard]] DType compute_type(const config::RunConfig& config);
+[[nodiscard]] comm::ParallelSizes parallel_sizes(const config::ParallelConfig& parallel);
 
 }  // namespace slimpipe::train
