@@ -69,7 +69,8 @@ std::vector<OwnedTensor> results_of(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("every instruction set agrees with the best one; with fused multiply-adds, bitwise", "[ops]") {
+TEST_CASE("every instruction set agrees with the best one, bitwise where it has fused multiply-adds",
+          "[ops]") {
   const std::int64_t supported = hwy::SupportedTargets();
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const std::vector<OwnedTensor> best = results_of(dtype);

@@ -6,6 +6,9 @@
 #include <set>
 #include <string>
 #include <vector>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include "slimpipe/core/random.h"
 
@@ -222,6 +225,22 @@ TEST_CASE("a buffer frees what it owns once, moved or not", "[unit]") {
   }
   CHECK(arena.stats().total_live == 0);
 }
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST_CASE("the address sanitizer knows what is not allocated", "[unit]") {
+  Arena arena({.owner = "device 0"});
+  auto* first = static_cast<char*>(arena.allocate(Scope::kWorkspace, 100, "first"));
+  auto* second = static_cast<char*>(arena.allocate(Scope::kWorkspace, 64, "second"));
+  CHECK_FALSE(__asan_address_is_poisoned(first + 99));
+  CHECK(__asan_address_is_poisoned(first + 100));
+  CHECK_FALSE(__asan_address_is_poisoned(second));
+  CHECK(__asan_address_is_poisoned(second + 64));
+  arena.free(first);
+  CHECK(__asan_address_is_poisoned(first));
+  CHECK(arena.allocate(Scope::kWorkspace, 100, "again") == first);
+  CHECK_FALSE(__asan_address_is_poisoned(first));
+}
+#endif
 
 TEST_CASE("every scope has a name of its own", "[unit]") {
   std::set<std::string_view> names;
