@@ -59,19 +59,19 @@ template <typename T>
 struct DTypeOf;
 template <>
 struct DTypeOf<float> {
-  static constexpr DType value = DType::kF32;
+  static constexpr DType kValue = DType::kF32;
 };
 template <>
 struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::kBF16;
+  static constexpr DType kValue = DType::kBF16;
 };
 template <>
 struct DTypeOf<double> {
-  static constexpr DType value = DType::kF64;
+  static constexpr DType kValue = DType::kF64;
 };
 template <>
 struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::kI32;
+  static constexpr DType kValue = DType::kI32;
 };
 
 /// Calls `body` with a value of float or BFloat16, by a compute type: the one dtype switch.

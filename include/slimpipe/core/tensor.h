@@ -38,8 +38,8 @@ class Tensor {
   /// The elements as T; T must be the dtype's C++ type.
   template <typename T>
   [[nodiscard]] T* as() const {
-    SLIMPIPE_CHECK(DTypeOf<T>::value == dtype_, "tensor {} read as {}", describe(),
-                   name_of(DTypeOf<T>::value));
+    SLIMPIPE_CHECK(DTypeOf<T>::kValue == dtype_, "tensor {} read as {}", describe(),
+                   name_of(DTypeOf<T>::kValue));
     return static_cast<T*>(data_);
   }
 
