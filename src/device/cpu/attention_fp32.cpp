@@ -65,7 +65,8 @@ AttentionKernels attention_fp32_kernels() {
   return {
       .forward =
           [](const AttentionForward& args, std::int64_t head, std::int64_t begin, std::int64_t end,
-             std::byte* scratch) { HWY_DYNAMIC_DISPATCH(forward_fp32)(args, head, begin, end, scratch); },
+             std::byte* scratch) { HWY_DYNAMIC_DISPATCH(forward_fp32)
+                                   (args, head, begin, end, scratch); },
       .backward =
           [](const AttentionBackward& args, std::int64_t kv_head, std::int64_t heads_per_kv_head,
              std::byte* scratch) {
