@@ -1,11 +1,14 @@
 // Attention on every instruction set this CPU has: each has its own tile shape and its own tails, and bf16
 // tensors take fp32 products where there are none of bf16.
 
-// Before anything of Highway: the targets listed here must be those that are compiled.
-#include <cstdint>
-#include <hwy/targets.h>
-
+// simd_targets.h must come first, so that the targets listed are those that are compiled.
+// clang-format off
 #include "device/cpu/simd_targets.h"
+#include <hwy/targets.h>
+// clang-format on
+
+#include <cstdint>
+
 #include "support/attention_case.h"
 #include "support/catch.h"
 

@@ -59,6 +59,11 @@ TEST_CASE("attention keeps documents apart wherever they start", "[ops]") {
                     .documents = {0, 130, 131, 200, 320}});
 }
 
+TEST_CASE("attention masks a document's start in keys that all lie before the queries", "[ops]") {
+  for (const std::int64_t start : {1, 16, 17, 23, 64, 65})
+    check_both_types({.tokens = 40, .head_size = 16, .query_position = 128, .documents = {0, start}});
+}
+
 TEST_CASE("a query that sees no key gives zero, lse of minus infinity and no gradient", "[ops]") {
   check_both_types({.tokens = 70, .head_size = 16, .query_position = 10, .blocks = {60}, .first_key = 50});
   check_both_types({.tokens = 9, .head_size = 16, .query_position = 10, .blocks = {8}, .first_key = 50});
