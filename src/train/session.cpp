@@ -194,7 +194,7 @@ void Session::gather_reports(runtime::DeviceContext& context, const runtime::Exe
     longest = std::max(longest, row[0]);
     result.devices.push_back(report);
   }
-  result.bubble = longest > 0 ? 1 - compute / (static_cast<double>(devices) * longest) : 0;
+  result.bubble = longest > 0 ? std::max(0.0, 1 - compute / (static_cast<double>(devices) * longest)) : 0;
 }
 
 double Session::evaluate(const Batch& batch) {
