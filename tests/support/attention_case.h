@@ -15,7 +15,7 @@
 #include "support/catch.h"
 #include "support/compare.h"
 #include "support/generate.h"
-#include "support/reference_attention.h"
+#include "support/attention_reference.h"
 
 namespace slimpipe::testing {
 
