@@ -1,6 +1,9 @@
 #include "slimpipe/runtime/executor.h"
 
+#include <fmt/core.h>
+
 #include <chrono>
+#include <optional>
 
 namespace slimpipe::runtime {
 namespace {
@@ -16,12 +19,37 @@ const char* category_of(const Step& step) {
   return step.action.kind == schedule::ActionKind::kForward ? "forward" : "backward";
 }
 
-io::TraceEvent trace_event(const Program& program, const Step& step, Clock::time_point start,
-                           Clock::time_point end) {
-  // steady_clock's epoch is the same in all processes of a host, so their traces line up.
-  const double start_us = std::chrono::duration<double, std::micro>(start.time_since_epoch()).count();
-  return {describe(step), category_of(step), program.device, start_us, milliseconds(end - start) * 1e3};
+/// steady_clock's epoch is the same in all processes of a host, so their traces line up.
+double microseconds(Clock::time_point time) {
+  return std::chrono::duration<double, std::micro>(time.time_since_epoch()).count();
 }
+
+/// Collects the events of one run: a span a step, and one a message from its post to its completion.
+class Recorder {
+ public:
+  Recorder(const Program& program, std::vector<io::TraceEvent>& events)
+      : program_(program), events_(events), posted_us_(program.transfers.size()) {}
+
+  void add(const Step& step, Clock::time_point start, Clock::time_point end) {
+    const double start_us = microseconds(start);
+    const double end_us = microseconds(end);
+    events_.push_back({describe(step), category_of(step), program_.device, start_us, end_us - start_us,
+                       io::TraceLane::kSteps});
+    if (step.kind == StepKind::kPostReceive || step.kind == StepKind::kPostSend) {
+      posted_us_[step.transfer] = start_us;
+    } else if (step.kind == StepKind::kWaitReceive || step.kind == StepKind::kWaitSend) {
+      const double posted_us = posted_us_[step.transfer];
+      events_.push_back(
+          {fmt::format("{} {}", schedule::name_of(step.phase), schedule::to_string(step.action)), "message",
+           program_.device, posted_us, end_us - posted_us, io::TraceLane::kMessages});
+    }
+  }
+
+ private:
+  const Program& program_;
+  std::vector<io::TraceEvent>& events_;
+  std::vector<double> posted_us_;
+};
 
 }  // namespace
 
@@ -37,6 +65,8 @@ ExecutionTimes Executor::run(const Program& program, std::vector<io::TraceEvent>
 ExecutionTimes Executor::run_steps(const Program& program, std::vector<io::TraceEvent>* trace) {
   std::vector<comm::Ticket> tickets(program.transfers.size());
   ExecutionTimes times;
+  std::optional<Recorder> recorder;
+  if (trace != nullptr) recorder.emplace(program, *trace);
   progress_.begin(program);
   const auto begin = Clock::now();
   auto step_start = begin;
@@ -70,7 +100,7 @@ ExecutionTimes Executor::run_steps(const Program& program, std::vector<io::Trace
     const double elapsed = milliseconds(step_end - step_start);
     if (step.kind == StepKind::kCompute) times.compute_ms += elapsed;
     if (waits) times.wait_ms += elapsed;
-    if (trace != nullptr) trace->push_back(trace_event(program, step, step_start, step_end));
+    if (recorder) recorder->add(step, step_start, step_end);
     step_start = step_end;
   }
   times.wall_ms = milliseconds(step_start - begin);

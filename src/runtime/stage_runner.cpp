@@ -197,8 +197,7 @@ std::span<std::byte> StageRunner::tied_message(const Step& step, const Transfer&
         Buffer(device_.arena(), Scope::kTransfer, transfer.bytes, "gradient of the tied embedding");
     return {static_cast<std::byte*>(tied_received_.data()), static_cast<std::size_t>(transfer.bytes)};
   }
-  const bool first = std::ranges::any_of(chunks_, [](const Chunk& chunk) { return chunk.placement.first(); });
-  const Tensor own = first ? store_.embedding_gradient() : store_.head_gradient();
+  const Tensor own = holds_first_stage() ? store_.embedding_gradient() : store_.head_gradient();
   SLIMPIPE_CHECK(own.bytes() == transfer.bytes, "tied gradient of {} bytes, message of {}", own.bytes(),
                  transfer.bytes);
   return {static_cast<std::byte*>(own.data()), static_cast<std::size_t>(transfer.bytes)};
@@ -231,18 +230,20 @@ void StageRunner::message_done(const Step& step, const Transfer&) {
 }
 
 void StageRunner::combine_tied_gradients() {
-  const Tensor own = tied_received_ ? Tensor() : store_.head_gradient();
   device::Operators& ops = device_.operators();
-  if (!own.empty()) {  // both uses are on this device
-    ops.add(device_.stream(), store_.embedding_gradient(), own, store_.embedding_gradient());
+  const Tensor total = store_.embedding_gradient();
+  if (!tied_received_) {  // both uses are on this device
+    ops.add(device_.stream(), total, store_.head_gradient(), total);
     return;
   }
-  const bool first = std::ranges::any_of(chunks_, [](const Chunk& chunk) { return chunk.placement.first(); });
-  const Tensor gradient = first ? store_.embedding_gradient() : store_.head_gradient();
-  const Tensor received(tied_received_.data(), DType::kF32, {gradient.dim(0), gradient.dim(1)});
+  const Tensor received(tied_received_.data(), DType::kF32, {total.dim(0), total.dim(1)});
   // Embedding plus head on both stages: addition of two numbers commutes, so both get the same bits.
-  ops.add(device_.stream(), gradient, received, gradient);
+  ops.add(device_.stream(), holds_first_stage() ? total : store_.head_gradient(), received, total);
   tied_received_.reset();
+}
+
+bool StageRunner::holds_first_stage() const {
+  return std::ranges::any_of(placements_, &ChunkPlacement::first);
 }
 
 }  // namespace slimpipe::runtime

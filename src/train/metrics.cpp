@@ -68,8 +68,8 @@ std::string progress_text(const StepMetrics& metrics) {
   return text;
 }
 
-ProgressLine::ProgressLine(bool enabled, std::int64_t every)
-    : enabled_(enabled), terminal_(isatty(STDOUT_FILENO) == 1), every_(every) {}
+ProgressLine::ProgressLine(bool enabled, bool launched, std::int64_t every)
+    : enabled_(enabled), terminal_(!launched && isatty(STDOUT_FILENO) == 1), every_(every) {}
 
 ProgressLine::~ProgressLine() {
   end_line();

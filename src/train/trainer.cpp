@@ -9,6 +9,7 @@
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
+#include "slimpipe/device/arena.h"
 #include "slimpipe/device/peak.h"
 #include "slimpipe/io/files.h"
 #include "slimpipe/io/run_folder.h"
@@ -42,12 +43,16 @@ double measured_run_peak(const config::RunConfig& config, const comm::Topology& 
          std::min<int>(wanted, static_cast<int>(cores));
 }
 
-/// "device 2 of rank 1, step 17, step 12 of 300: F0.1.3 attention, layer 2: CAUSE".
-std::string describe_failure(const FirstError::Report& report) {
-  const FailureSite& site = report.site;
-  if (site.device < 0) return report.message;
-  return fmt::format("device {} (rank {}), training step {}, {}: {}", site.device, std::max(site.rank, 0),
-                     site.step, site.action, report.message);
+/// Which settings would make the run smaller.
+std::string memory_advice(const config::RunConfig& config) {
+  return fmt::format(
+      "\nTo need less on each device: more pipeline devices (parallel.pipeline is {}), more slices "
+      "(schedule.slices is "
+      "{}), schedule.warmup_slope 1 (is {}), bf16 (training.dtype), a shorter data.sequence_length ({}); or "
+      "raise "
+      "memory.limit",
+      config.parallel.pipeline, config.schedule.slices, config.schedule.warmup_slope,
+      config.data.sequence_length);
 }
 
 /// One run on this process.
@@ -61,7 +66,7 @@ class Run {
         main_process_(processes_.rank == 0),
         session_(config_, processes_),
         rates_(config_, measured_run_peak(config_, session_.topology())),
-        progress_(main_process_, config_.log.every) {
+        progress_(main_process_, processes_.mpi, config_.log.every) {
     if (main_process_) metrics_.emplace(folder.metrics());
     if (request.resume) {
       resume();
@@ -70,19 +75,8 @@ class Run {
     }
   }
 
-  /// Trains to the end. A device's failure is thrown as an Error that says where it happened.
+  /// Trains to the end.
   void loop() {
-    try {
-      run_steps();
-    } catch (const std::exception&) {
-      const auto report = session_.first_error().report();
-      if (!report) throw;
-      throw Error(describe_failure(*report));
-    }
-  }
-
- private:
-  void run_steps() {
     const auto start = Clock::now();
     announce();
     std::optional<double> first_validation;
@@ -102,6 +96,7 @@ class Run {
     write_summary(first_validation, last_validation, milliseconds_since(start) / 1e3);
   }
 
+ private:
   void announce() {
     const auto& p = config_.parallel;
     progress_.note(fmt::format(
@@ -237,6 +232,22 @@ class Run {
   processes.abort(status);
 }
 
+/// Devices asked for against devices there are.
+void check_devices(const config::RunConfig& config, const comm::ProcessEnvironment& processes) {
+  const comm::Topology topology(parallel_sizes(config.parallel), processes.size, 0);
+  const int per_process = config.device.per_process;
+  if (per_process > 0 && per_process != topology.devices_per_process()) {
+    throw_input_error(
+        "device.per_process is {}, so {} process{} drive{} {} devices, but the parallel sizes ask for {}: "
+        "start {} "
+        "with mpirun, or change device.per_process (0 shares all devices evenly) or parallel.pipeline",
+        per_process, processes.size, processes.size == 1 ? "" : "es", processes.size == 1 ? "s" : "",
+        processes.size * per_process, topology.devices(),
+        topology.devices() % per_process == 0 ? fmt::format("{} processes", topology.devices() / per_process)
+                                              : std::string("another number of processes"));
+  }
+}
+
 /// What every process must have right before the run starts. Throws on every process alike, naming the rank
 /// that met the problem.
 std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& processes) {
@@ -247,7 +258,7 @@ std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& 
   try {
     const std::vector<std::string> problems = config::training_problems(config);
     if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
-    (void)comm::Topology({.pipeline = config.parallel.pipeline}, processes.environment().size, 0);
+    check_devices(config, processes.environment());
     data.emplace(config);
     if (processes.environment().rank == 0) {
       (void)io::RunFolder::create(request.run_folder, request.resume);
@@ -277,6 +288,8 @@ void train(const TrainRequest& request, comm::MpiSession& processes) {
     Run(request, folder, *data, processes).loop();
   } catch (const InputError& error) {
     fail(processes, folder, kBadInput, error.what());
+  } catch (const device::OutOfMemory& error) {
+    fail(processes, folder, kFailed, error.what() + memory_advice(request.configuration.config));
   } catch (const std::exception& error) {
     fail(processes, folder, kFailed, error.what());
   }

@@ -8,15 +8,23 @@
 
 namespace slimpipe::io {
 
+/// What one span of a device shows as.
+enum class TraceLane : std::uint8_t {
+  kSteps,     ///< what the device does, one span after the other
+  kMessages,  ///< messages under way, from post to completion; they overlap one another and the steps
+};
+
 struct TraceEvent {
   std::string name;      ///< "F m0 s3 layer 2 attention"
   const char* category;  ///< "forward", "backward", "communication", "optimizer"
   int track = 0;         ///< device index
   double start_us = 0;   ///< on one clock for all tracks of the process
   double duration_us = 0;
+  TraceLane lane = TraceLane::kSteps;
 };
 
-/// Writes the events; tracks are named "device i". Returns nothing; throws Error where writing fails.
+/// Writes the events; tracks are named "device i", messages "device i messages". Throws Error where
+/// writing fails.
 void write_trace(const std::filesystem::path& path, const std::vector<TraceEvent>& events, int process);
 
 }  // namespace slimpipe::io

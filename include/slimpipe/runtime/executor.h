@@ -23,7 +23,8 @@ class Executor {
   Executor(comm::Endpoint& endpoint, StepRunner& runner, Progress& progress, StopToken stop)
       : endpoint_(endpoint), runner_(runner), progress_(progress), stop_(stop) {}
 
-  /// Returns when the last step is done. Appends an event a step to `trace` where it is not null. Throws
+  /// Returns when the last step is done. Where `trace` is not null, appends a span a
+  /// step and one a message. Throws
   /// what a step throws, or Stopped; messages still under way are abandoned then.
   ExecutionTimes run(const Program& program, std::vector<io::TraceEvent>* trace = nullptr);
 

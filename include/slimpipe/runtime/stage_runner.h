@@ -87,6 +87,7 @@ class StageRunner : public StepRunner {
   void embed_backward(const Step& step);
   void release(const Step& step, Chunk& chunk);
   void combine_tied_gradients();
+  [[nodiscard]] bool holds_first_stage() const;
 
   device::Device& device_;
   model::ParameterStore& store_;

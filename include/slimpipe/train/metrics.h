@@ -47,7 +47,9 @@ class RateMeter {
 /// Writes progress to standard output: one line that is rewritten on a terminal, plain lines elsewhere.
 class ProgressLine {
  public:
-  ProgressLine(bool enabled, std::int64_t every);
+  /// `launched`: mpirun gives its processes a terminal of its own whatever its output is, so the terminal it
+  /// shows is not believed.
+  ProgressLine(bool enabled, bool launched, std::int64_t every);
   ~ProgressLine();
   void show(const StepMetrics& metrics);
   /// A line of its own that stays.
