@@ -1,6 +1,7 @@
 #include "slimpipe/train/checkpoint.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fmt/ranges.h>
 #include <functional>
 #include <numeric>
@@ -19,6 +20,17 @@ constexpr const char* kManifestName = "manifest.json";
 
 std::int64_t elements(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+/// The step in a folder's name; nothing where it is not the name of a checkpoint ("step-00000100.partial").
+std::optional<std::int64_t> step_in(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  if (error != std::errc() || stop != end || name != checkpoint_name(step)) return std::nullopt;
+  return step;
 }
 
 /// Why a folder is not a complete checkpoint; empty if it is one.
@@ -99,20 +111,20 @@ fs::path commit_checkpoint(const fs::path& folder, const Manifest& manifest, int
 }
 
 std::vector<fs::path> complete_checkpoints(const fs::path& folder) {
-  std::vector<fs::path> found;
+  std::map<std::int64_t, fs::path> by_step;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") || name.find('.') != std::string::npos || !entry.is_directory(error))
-      continue;
+    const std::optional<std::int64_t> step = step_in(entry.path().filename().string());
+    if (!step || !entry.is_directory(error)) continue;
     const std::string problem = incompleteness(entry.path());
     if (problem.empty()) {
-      found.push_back(entry.path());
+      by_step.emplace(*step, entry.path());
     } else {
       log::warning("checkpoint {} is passed over: {}", entry.path().string(), problem);
     }
   }
-  std::ranges::sort(found);
+  std::vector<fs::path> found;
+  for (const auto& [step, path] : by_step) found.push_back(path);
   return found;
 }
 
