@@ -18,6 +18,7 @@
 #include "slimpipe/train/metrics.h"
 #include "slimpipe/train/run_data.h"
 #include "slimpipe/train/session.h"
+#include "slimpipe/train/together.h"
 
 namespace slimpipe::train {
 
@@ -253,9 +254,7 @@ void check_devices(const config::RunConfig& config, const comm::ProcessEnvironme
 std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& processes) {
   const config::RunConfig& config = request.configuration.config;
   std::optional<RunData> data;
-  std::string problem;
-  int status = kBadInput;
-  try {
+  together(processes, [&] {
     const std::vector<std::string> problems = config::training_problems(config);
     if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
     check_devices(config, processes.environment());
@@ -265,17 +264,8 @@ std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& 
       io::write_text_atomically(io::RunFolder(request.run_folder).config(),
                                 config::dump(request.configuration, true));
     }
-  } catch (const InputError& error) {
-    problem = error.what();
-  } catch (const std::exception& error) {
-    problem = error.what();
-    status = kFailed;
-  }
-  const comm::MpiSession::Problem first = processes.first_problem(status, problem);
-  if (first.text.empty()) return data;
-  const std::string text = first.rank > 0 ? fmt::format("rank {}: {}", first.rank, first.text) : first.text;
-  if (first.status == kBadInput) throw InputError(text);
-  throw Error(text);
+  });
+  return data;
 }
 
 }  // namespace
