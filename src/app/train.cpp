@@ -6,6 +6,7 @@
 #include "slimpipe/config/load.h"
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
+#include "slimpipe/train/together.h"
 #include "slimpipe/train/trainer.h"
 
 #include "app/commands.h"
@@ -36,22 +37,30 @@ log::Level log_level(const std::string& name) {
   return log::Level::kInfo;
 }
 
-int run_train(const TrainOptions& options) {
-  if (options.resume && options.run_folder.empty()) {
-    throw_input_error("--resume needs --run-dir DIR: the folder of the run to go on with");
-  }
-  config::Loaded loaded = config::load(options.config.file, options.config.overrides);
-  comm::MpiSession processes;
+void train_on(comm::MpiSession& processes, const TrainOptions& options) {
+  config::Loaded loaded;
+  train::together(processes, [&] {
+    if (options.resume && options.run_folder.empty()) {
+      throw_input_error("--resume needs --run-dir DIR: the folder of the run to go on with");
+    }
+    loaded = config::load(options.config.file, options.config.overrides);
+  });
   const comm::ProcessEnvironment& environment = processes.environment();
   log::configure(
       {.level = log_level(loaded.config.log.level), .rank = environment.mpi ? environment.rank : -1});
   const std::string folder = processes.broadcast(
       options.run_folder.empty() ? default_run_folder(options.config.file) : options.run_folder);
+  train::train({.configuration = std::move(loaded), .run_folder = folder, .resume = options.resume},
+               processes);
+}
+
+int run_train(const TrainOptions& options) {
+  comm::MpiSession processes;
   try {
-    train::train({.configuration = std::move(loaded), .run_folder = folder, .resume = options.resume},
-                 processes);
+    train_on(processes, options);
   } catch (const std::exception& error) {
-    // Every process is here alike (a failure of one has ended them all), so MPI can end in order.
+    // Every process is here alike (a failure of one has ended them all), so MPI can end in order. It waits
+    // for the process that reports: a launcher kills the others once one has ended with a bad status.
     return report_failure(error);
   }
   return 0;
@@ -74,7 +83,7 @@ void add_train(CLI::App& app, Action& action) {
       "  slimpipe train configs/quickstart.yaml\n"
       "  slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=8\n"
       "  mpirun -np 4 slimpipe train configs/quickstart.yaml --run-dir runs/four\n"
-      "  slimpipe train configs/quickstart.yaml --run-dir runs/four --resume --set training.steps=240");
+      "  slimpipe train configs/quickstart.yaml --run-dir runs/four --resume --set training.steps=400");
   command->callback([options, &action] { action = [options] { return run_train(*options); }; });
 }
 

@@ -44,6 +44,7 @@ Engine::~Engine() {
 }
 
 void Engine::make_device(DeviceContext& context) {
+  context.progress.doing("allocation of the parameters");
   const auto chunks = place_chunks(schedule_, context.pipeline_rank, static_cast<int>(options_.model.layers));
   context.holds_first_stage = std::ranges::any_of(chunks, &ChunkPlacement::first);
   context.holds_last_stage = std::ranges::any_of(chunks, &ChunkPlacement::last);
@@ -60,6 +61,7 @@ void Engine::make_device(DeviceContext& context) {
                                                  options_.compute, options_.sequence_length, chunks);
   context.executor = std::make_unique<Executor>(*context.endpoint, *context.runner, context.progress,
                                                 StopToken(first_error_));
+  context.progress.doing(Progress::kIdle);
 }
 
 void Engine::each_device(const std::function<void(DeviceContext&)>& body) {

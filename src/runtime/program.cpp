@@ -170,9 +170,10 @@ std::string describe(const Step& step) {
 
 std::string Progress::describe() const {
   const Program* program = program_.load(std::memory_order_acquire);
-  if (program == nullptr) return "idle";
+  const char* activity = activity_.load(std::memory_order_relaxed);
+  if (program == nullptr) return activity;
   const auto index = static_cast<std::size_t>(index_.load(std::memory_order_relaxed));
-  if (index >= program->steps.size()) return "idle";
+  if (index >= program->steps.size()) return activity;
   return fmt::format("step {} of {}: {}", index + 1, program->steps.size(),
                      runtime::describe(program->steps[index]));
 }

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <fmt/ranges.h>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "slimpipe/core/check.h"
@@ -14,54 +13,24 @@
 namespace slimpipe::train {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
 constexpr const char* kManifestName = "manifest.json";
-constexpr const char* kFormat = "slimpipe-checkpoint";
-constexpr int kVersion = 1;
 
 std::int64_t elements(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-/// File names in a manifest are plain names: nothing outside the checkpoint's folder is ever opened.
-void check_file_name(const std::string& name, const fs::path& path) {
-  if (name.empty() || name != fs::path(name).filename().string() || name == "." || name == "..") {
-    throw_input_error("{}: file name \"{}\" is not a plain name inside the checkpoint", path.string(), name);
-  }
-}
-
-Manifest manifest_from(const Json& json, const fs::path& path) {
-  if (json.at("format") != kFormat || json.at("version") != kVersion) {
-    throw_input_error("{}: expected format \"{}\" version {}, found {} version {}", path.string(), kFormat,
-                      kVersion, json.at("format").dump(), json.at("version").dump());
-  }
-  Manifest manifest;
-  const Json& state = json.at("state");
-  manifest.state = {state.at("step"), state.at("cursor"), state.at("updates"), state.at("skipped"),
-                    state.at("skipped_in_row")};
-  for (const Json& file : json.at("files")) {
-    const std::string hash = file.at("xxh3_64");
-    FileRecord record{file.at("name"), file.at("bytes"), 0};
-    check_file_name(record.name, path);
-    const auto [end, error] = std::from_chars(hash.data(), hash.data() + hash.size(), record.hash, 16);
-    if (error != std::errc() || end != hash.data() + hash.size() || hash.size() != 16) {
-      throw_input_error("{}: hash \"{}\" of {} is not 16 hexadecimal digits", path.string(), hash,
-                        record.name);
-    }
-    manifest.files.push_back(std::move(record));
-  }
-  for (const auto& [name, tensor] : json.at("tensors").items()) {
-    TensorRecord& record = manifest.tensors[name];
-    record.shape = tensor.at("shape").get<std::vector<std::int64_t>>();
-    for (const Json& piece : tensor.at("pieces")) {
-      record.pieces.push_back({piece.at("file"), piece.at("begin"), piece.at("count")});
-      check_file_name(record.pieces.back().file, path);
-    }
-  }
-  return manifest;
+/// The step in a folder's name; nothing where it is not the name of a checkpoint ("step-00000100.partial").
+std::optional<std::int64_t> step_in(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  if (error != std::errc() || stop != end || name != checkpoint_name(step)) return std::nullopt;
+  return step;
 }
 
 /// Why a folder is not a complete checkpoint; empty if it is one.
@@ -108,39 +77,6 @@ std::string stored_name(const std::string& parameter, Role role) {
   return parameter;
 }
 
-std::string to_json(const Manifest& manifest) {
-  Json json;
-  json["format"] = kFormat;
-  json["version"] = kVersion;
-  json["state"] = {{"step", manifest.state.step},
-                   {"cursor", manifest.state.cursor},
-                   {"updates", manifest.state.updates},
-                   {"skipped", manifest.state.skipped},
-                   {"skipped_in_row", manifest.state.skipped_in_row}};
-  json["files"] = Json::array();
-  for (const FileRecord& file : manifest.files) {
-    json["files"].push_back(
-        {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_64", io::hash_text(file.hash)}});
-  }
-  json["tensors"] = Json::object();
-  for (const auto& [name, tensor] : manifest.tensors) {
-    Json pieces = Json::array();
-    for (const Piece& piece : tensor.pieces) {
-      pieces.push_back({{"file", piece.file}, {"begin", piece.begin}, {"count", piece.count}});
-    }
-    json["tensors"][name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"pieces", std::move(pieces)}};
-  }
-  return json.dump(1) + "\n";
-}
-
-Manifest parse_manifest(const std::string& text, const fs::path& path) {
-  try {
-    return manifest_from(Json::parse(text), path);
-  } catch (const nlohmann::json::exception& problem) {
-    throw_input_error("{}: not a checkpoint manifest: {}", path.string(), problem.what());
-  }
-}
-
 std::string checkpoint_name(std::int64_t step) {
   return fmt::format("step-{:08}", step);
 }
@@ -149,7 +85,7 @@ fs::path begin_checkpoint(const fs::path& folder, std::int64_t step) {
   const fs::path partial = folder / (checkpoint_name(step) + ".partial");
   std::error_code error;
   fs::remove_all(partial, error);
-  fs::create_directories(partial, error);
+  if (!error) fs::create_directories(partial, error);
   if (error) throw_error("cannot create the checkpoint folder {}: {}", partial.string(), error.message());
   return partial;
 }
@@ -164,9 +100,9 @@ fs::path commit_checkpoint(const fs::path& folder, const Manifest& manifest, int
   if (fs::exists(final, error)) {  // the same step was saved before (a run resumed from an older one)
     const fs::path old = folder / (name + ".replaced");
     fs::remove_all(old, error);
-    fs::rename(final, old, error);
+    if (!error) fs::rename(final, old, error);
   }
-  fs::rename(partial, final, error);
+  if (!error) fs::rename(partial, final, error);
   if (error) throw_error("cannot rename {} to {}: {}", partial.string(), final.string(), error.message());
   io::sync_directory(folder);
   fs::remove_all(folder / (name + ".replaced"), error);
@@ -175,20 +111,20 @@ fs::path commit_checkpoint(const fs::path& folder, const Manifest& manifest, int
 }
 
 std::vector<fs::path> complete_checkpoints(const fs::path& folder) {
-  std::vector<fs::path> found;
+  std::map<std::int64_t, fs::path> by_step;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") || name.find('.') != std::string::npos || !entry.is_directory(error))
-      continue;
+    const std::optional<std::int64_t> step = step_in(entry.path().filename().string());
+    if (!step || !entry.is_directory(error)) continue;
     const std::string problem = incompleteness(entry.path());
     if (problem.empty()) {
-      found.push_back(entry.path());
+      by_step.emplace(*step, entry.path());
     } else {
       log::warning("checkpoint {} is passed over: {}", entry.path().string(), problem);
     }
   }
-  std::ranges::sort(found);
+  std::vector<fs::path> found;
+  for (const auto& [step, path] : by_step) found.push_back(path);
   return found;
 }
 
@@ -210,6 +146,13 @@ io::SafetensorsReader& CheckpointReader::open(const std::string& file, const std
                       tensor, file);
   }
   const fs::path path = checkpoint_ / file;
+  std::error_code missing;
+  if (!fs::exists(path, missing)) {
+    throw_input_error(
+        "{}: the file is missing (needed for tensor {}). Delete the folder {} to go on from the "
+        "checkpoint before it",
+        path.string(), tensor, checkpoint_.string());
+  }
   const std::uint64_t hash = io::hash_file(path);
   if (hash != record->hash) {
     throw_input_error(

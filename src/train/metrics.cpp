@@ -60,8 +60,8 @@ std::string progress_text(const StepMetrics& metrics) {
   const StepResult& result = metrics.result;
   std::string text =
       fmt::format("step {}/{}  loss {:.4f}  norm {:.3g}  lr {:.2e}  {:.0f} tok/s  {:.0f} ms  bubble {:.0f} %",
-                  metrics.step, metrics.total_steps, result.loss, result.gradient_norm, metrics.learning_rate,
-                  metrics.tokens_per_s, metrics.step_ms, result.bubble * 100);
+                  metrics.step, metrics.total_steps, result.loss, std::abs(result.gradient_norm),
+                  metrics.learning_rate, metrics.tokens_per_s, metrics.step_ms, result.bubble * 100);
   text += std::isfinite(metrics.mfu) ? fmt::format("  mfu {:.0f} %", metrics.mfu * 100) : "  mfu n/a";
   if (result.skipped) text += fmt::format("  SKIPPED: {} is not finite", result.skip_cause);
   if (metrics.validation_loss) text += fmt::format("  validation loss {:.4f}", *metrics.validation_loss);

@@ -33,6 +33,15 @@ double norm_of_squares(const std::vector<double>& squares) {
   return std::sqrt(sum);
 }
 
+std::string what_is_not_finite(double loss, const std::vector<double>& squares,
+                               const model::ParameterTable& table) {
+  if (!std::isfinite(loss)) return "loss";
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    if (!std::isfinite(squares[i])) return "gradient of " + table.entries()[i].name;
+  }
+  return {};
+}
+
 double clip_factor(double norm, double clip) {
   return clip > 0 && norm > clip ? clip / norm : 1.0;
 }

@@ -34,14 +34,47 @@ double mean_loss(double loss_sum, const Batch& batch) {
   return batch.valid_tokens > 0 ? loss_sum / static_cast<double>(batch.valid_tokens) : 0.0;
 }
 
-/// What is not finite, in table order; empty where everything is.
-std::string not_finite(double loss, const std::vector<double>& squares, const model::ParameterTable& table) {
-  if (!std::isfinite(loss)) return "loss";
-  for (std::size_t i = 0; i < squares.size(); ++i) {
-    if (!std::isfinite(squares[i])) return "gradient of " + table.entries()[i].name;
-  }
-  return {};
+/// "device 2 (rank 1), training step 17, step 12 of 300: F0.1.3 attention, layer 2: CAUSE".
+std::string describe(const FirstError::Report& report) {
+  const FailureSite& site = report.site;
+  if (site.device < 0) return report.message;
+  std::string text = fmt::format("device {} (rank {})", site.device, std::max(site.rank, 0));
+  if (site.step >= 0) text += fmt::format(", training step {}", site.step);
+  return fmt::format("{}, {}: {}", text, site.action, report.message);
 }
+
+/// Does `work`; a device's failure is thrown as an Error or OutOfMemory that says where it happened. What the
+/// user can mend speaks of a file and is passed on as it is.
+template <typename Work>
+void naming_the_site(const FirstError& first_error, Work work) {
+  try {
+    work();
+  } catch (const InputError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const auto report = first_error.report();
+    if (!report) throw;
+    if (dynamic_cast<const device::OutOfMemory*>(&error) != nullptr)
+      throw device::OutOfMemory(describe(*report));
+    throw Error(describe(*report));
+  }
+}
+
+/// The watchdog watches as long as this lives.
+class Watch {
+ public:
+  explicit Watch(runtime::Watchdog* watchdog) : watchdog_(watchdog) {
+    if (watchdog_ != nullptr) watchdog_->resume();
+  }
+  ~Watch() {
+    if (watchdog_ != nullptr) watchdog_->pause();
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  runtime::Watchdog* watchdog_;
+};
 
 }  // namespace
 
@@ -74,13 +107,15 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
       backend_(device::make_cpu_backend()),
       transport_(processes.mpi ? comm::make_mpi_transport(topology_, first_error_)
                                : comm::make_in_process_transport(topology_.devices(), first_error_)) {
-  engine_ =
-      std::make_unique<runtime::Engine>(runtime::EngineOptions{.model = config.model,
-                                                               .compute = compute_type(config),
-                                                               .sequence_length = config.data.sequence_length,
-                                                               .threads = config.device.threads,
-                                                               .memory_limit = config.memory.limit},
-                                        schedule_, table_, topology_, *backend_, *transport_, first_error_);
+  const runtime::EngineOptions options{.model = config.model,
+                                       .compute = compute_type(config),
+                                       .sequence_length = config.data.sequence_length,
+                                       .threads = config.device.threads,
+                                       .memory_limit = config.memory.limit};
+  naming_the_site(first_error_, [&] {
+    engine_ = std::make_unique<runtime::Engine>(options, schedule_, table_, topology_, *backend_, *transport_,
+                                                first_error_);
+  });
   if (config.log.watchdog_seconds > 0) {
     const std::chrono::duration<double> quiet(config.log.watchdog_seconds);
     watchdog_ = std::make_unique<runtime::Watchdog>(
@@ -119,13 +154,20 @@ const std::vector<runtime::Program>& Session::evaluation_programs(int microbatch
 }
 
 void Session::run_devices(const std::function<void(runtime::DeviceContext&)>& body) {
-  if (watchdog_) watchdog_->resume();
-  engine_->each_device(body);
-  if (watchdog_) watchdog_->pause();
+  const Watch watch(watchdog_.get());
+  naming_the_site(first_error_, [&] {
+    engine_->each_device([&](runtime::DeviceContext& context) {
+      body(context);
+      context.progress.doing(runtime::Progress::kIdle);
+    });
+  });
 }
 
 void Session::initialise() {
-  run_devices([this](runtime::DeviceContext& context) { context.store->initialise(config_.training.seed); });
+  run_devices([this](runtime::DeviceContext& context) {
+    context.progress.doing("initial parameters");
+    context.store->initialise(config_.training.seed);
+  });
 }
 
 bool Session::needs_tokens() const {
@@ -145,15 +187,18 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
     const runtime::ExecutionTimes times =
         context.executor->run(program, trace != nullptr ? &events : nullptr);
 
+    context.progress.doing("squares of the gradients");
     std::vector<double> values = gradient_squares(context, table_);
     values.push_back(context.holds_last_stage ? sum(context.runner->losses()) : 0.0);
+    context.progress.doing("sum of losses and gradient norms over the devices");
     context.collectives->all_reduce_sum(values);
     StepResult mine;
     mine.loss = mean_loss(values.back(), batch);
     values.pop_back();
     mine.gradient_norm = norm_of_squares(values);
-    mine.skip_cause = not_finite(mine.loss, values, table_);
+    mine.skip_cause = what_is_not_finite(mine.loss, values, table_);
     mine.skipped = !mine.skip_cause.empty();
+    context.progress.doing("update of the parameters");
     if (!mine.skipped) {
       apply_adamw(context, table_, config_.training,
                   {.learning_rate = plan.learning_rate,
@@ -161,6 +206,7 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
                    .update = plan.update});
     }
     context.runner->check_nothing_left();
+    context.progress.doing("sum of the devices' reports");
     gather_reports(context, times, mine);
 
     const std::scoped_lock lock(mutex);
@@ -194,7 +240,7 @@ void Session::gather_reports(runtime::DeviceContext& context, const runtime::Exe
     longest = std::max(longest, row[0]);
     result.devices.push_back(report);
   }
-  result.bubble = longest > 0 ? 1 - compute / (static_cast<double>(devices) * longest) : 0;
+  result.bubble = longest > 0 ? std::max(0.0, 1 - compute / (static_cast<double>(devices) * longest)) : 0;
 }
 
 double Session::evaluate(const Batch& batch) {
@@ -205,6 +251,7 @@ double Session::evaluate(const Batch& batch) {
     const runtime::Program& program = programs[context.pipeline_rank];
     context.runner->begin(program, tokens_for(context, batch));
     context.executor->run(program);
+    context.progress.doing("sum of the validation loss over the devices");
     std::vector<double> value = {context.holds_last_stage ? sum(context.runner->losses()) : 0.0};
     context.collectives->all_reduce_sum(value);
     context.runner->check_nothing_left();
@@ -218,6 +265,7 @@ std::filesystem::path Session::save(const std::filesystem::path& folder, const T
                                     int keep) {
   std::filesystem::path saved = folder / checkpoint_name(state.step);
   run_devices([&](runtime::DeviceContext& context) {
+    context.progress.doing("writing the checkpoint, or waiting for the devices that write");
     comm::Collectives& group = *context.collectives;
     if (group.rank() == 0) begin_checkpoint(folder, state.step);
     group.barrier();
@@ -248,6 +296,7 @@ std::filesystem::path Session::save(const std::filesystem::path& folder, const T
 
 void Session::load(const std::filesystem::path& checkpoint) {
   run_devices([&](runtime::DeviceContext& context) {
+    context.progress.doing("reading the checkpoint");
     CheckpointReader reader(checkpoint);
     load_device(context, table_, reader);
   });

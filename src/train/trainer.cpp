@@ -18,6 +18,7 @@
 #include "slimpipe/train/metrics.h"
 #include "slimpipe/train/run_data.h"
 #include "slimpipe/train/session.h"
+#include "slimpipe/train/together.h"
 
 namespace slimpipe::train {
 
@@ -41,14 +42,6 @@ double measured_run_peak(const config::RunConfig& config, const comm::Topology& 
   const int wanted = topology.devices() * config.device.threads;
   return device::measured_cpu_peak_flops(compute_type(config)) *
          std::min<int>(wanted, static_cast<int>(cores));
-}
-
-/// "device 2 of rank 1, step 17, step 12 of 300: F0.1.3 attention, layer 2: CAUSE".
-std::string describe_failure(const FirstError::Report& report) {
-  const FailureSite& site = report.site;
-  if (site.device < 0) return report.message;
-  return fmt::format("device {} (rank {}), training step {}, {}: {}", site.device, std::max(site.rank, 0),
-                     site.step, site.action, report.message);
 }
 
 /// Which settings would make the run smaller.
@@ -83,20 +76,8 @@ class Run {
     }
   }
 
-  /// Trains to the end. A device's failure is thrown as an Error that says where it happened.
+  /// Trains to the end.
   void loop() {
-    try {
-      run_steps();
-    } catch (const std::exception& error) {
-      const auto report = session_.first_error().report();
-      if (!report) throw;
-      const bool memory = dynamic_cast<const device::OutOfMemory*>(&error) != nullptr;
-      throw Error(describe_failure(*report) + (memory ? memory_advice(config_) : ""));
-    }
-  }
-
- private:
-  void run_steps() {
     const auto start = Clock::now();
     announce();
     std::optional<double> first_validation;
@@ -116,6 +97,7 @@ class Run {
     write_summary(first_validation, last_validation, milliseconds_since(start) / 1e3);
   }
 
+ private:
   void announce() {
     const auto& p = config_.parallel;
     progress_.note(fmt::format(
@@ -272,9 +254,7 @@ void check_devices(const config::RunConfig& config, const comm::ProcessEnvironme
 std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& processes) {
   const config::RunConfig& config = request.configuration.config;
   std::optional<RunData> data;
-  std::string problem;
-  int status = kBadInput;
-  try {
+  together(processes, [&] {
     const std::vector<std::string> problems = config::training_problems(config);
     if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
     check_devices(config, processes.environment());
@@ -284,17 +264,8 @@ std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& 
       io::write_text_atomically(io::RunFolder(request.run_folder).config(),
                                 config::dump(request.configuration, true));
     }
-  } catch (const InputError& error) {
-    problem = error.what();
-  } catch (const std::exception& error) {
-    problem = error.what();
-    status = kFailed;
-  }
-  const comm::MpiSession::Problem first = processes.first_problem(status, problem);
-  if (first.text.empty()) return data;
-  const std::string text = first.rank > 0 ? fmt::format("rank {}: {}", first.rank, first.text) : first.text;
-  if (first.status == kBadInput) throw InputError(text);
-  throw Error(text);
+  });
+  return data;
 }
 
 }  // namespace
@@ -307,6 +278,8 @@ void train(const TrainRequest& request, comm::MpiSession& processes) {
     Run(request, folder, *data, processes).loop();
   } catch (const InputError& error) {
     fail(processes, folder, kBadInput, error.what());
+  } catch (const device::OutOfMemory& error) {
+    fail(processes, folder, kFailed, error.what() + memory_advice(request.configuration.config));
   } catch (const std::exception& error) {
     fail(processes, folder, kFailed, error.what());
   }

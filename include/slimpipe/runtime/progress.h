@@ -12,6 +12,8 @@ namespace slimpipe::runtime {
 /// One device's position. The device's thread writes, anyone reads. A Program outlives its execution.
 class Progress {
  public:
+  static constexpr const char* kIdle = "idle";
+
   explicit Progress(int device) : device_(device) {}
   void begin(const Program& program) {
     index_.store(0, std::memory_order_relaxed);
@@ -27,15 +29,21 @@ class Progress {
     waiting_.store(false, std::memory_order_relaxed);
     moves_.fetch_add(1, std::memory_order_release);
   }
+  /// What the device does outside of programs: a literal.
+  void doing(const char* activity) {
+    activity_.store(activity, std::memory_order_relaxed);
+    moves_.fetch_add(1, std::memory_order_release);
+  }
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] std::int64_t moves() const { return moves_.load(std::memory_order_acquire); }
   [[nodiscard]] bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
-  /// "idle", or the current step in words.
+  /// The current step in words, or what the device does outside of programs.
   [[nodiscard]] std::string describe() const;
 
  private:
   int device_;
   std::atomic<const Program*> program_{nullptr};
+  std::atomic<const char*> activity_{kIdle};
   std::atomic<std::int64_t> index_{0};
   std::atomic<std::int64_t> moves_{0};
   std::atomic<bool> waiting_{false};

@@ -19,6 +19,11 @@ namespace slimpipe::train {
 /// Square root of the sum in table order, so that it does not depend on which device held what.
 [[nodiscard]] double norm_of_squares(const std::vector<double>& squares);
 
+/// "loss", or "gradient of NAME" of the first entry in table order whose sum of squares is not finite; empty
+/// where everything is finite.
+[[nodiscard]] std::string what_is_not_finite(double loss, const std::vector<double>& squares,
+                                             const model::ParameterTable& table);
+
 /// Factor that brings a gradient of this norm to at most `clip`; 1 where clip is 0 or the norm is within.
 [[nodiscard]] double clip_factor(double norm, double clip);
 

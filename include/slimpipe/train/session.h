@@ -46,6 +46,8 @@ struct StepResult {
   std::vector<DeviceReport> devices;
 };
 
+/// A device's failure in any call is thrown as an Error that names device, rank, training step and action (an
+/// InputError, which speaks of a file, as it is). Nothing can be done with the session afterwards.
 class Session {
  public:
   /// Builds everything for `config` on this process of `processes`. Throws InputError where devices and

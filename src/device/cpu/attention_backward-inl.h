@@ -26,6 +26,7 @@
 #include "device/cpu/attention_mask-inl.h"
 #include "device/cpu/attention_rows-inl.h"
 #include "device/cpu/attention_tile-inl.h"
+#include "device/cpu/attention_transpose-inl.h"
 #include "device/cpu/attention_visibility.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -11,6 +11,7 @@
 
 #include "device/cpu/attention_layout.h"
 #include "device/cpu/attention_rows-inl.h"
+#include "device/cpu/attention_transpose-inl.h"
 #include "device/cpu/lanes.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -55,10 +56,9 @@ struct Bf16Operands {
 
   /// to[element / 2][query of the panel]; queries past the last become 0.
   static void pack_panel(const HeadRows<const BFloat16>& rows, std::int64_t head_size, Unit* to) {
-    for (std::int64_t d = 0; d < head_size; d += 2, to += kPanelQueries) {
-      for (std::int64_t i = 0; i < rows.count; ++i) std::memcpy(to + i, rows.row(i) + d, sizeof(Unit));
-      std::fill(to + rows.count, to + kPanelQueries, Unit{0});
-    }
+    // Pairs are moved as they are: to the transposition they are four bytes like any other.
+    transpose_to_panel(rows.count, head_size / 2, reinterpret_cast<float*>(to),
+                       [&](std::int64_t i) { return reinterpret_cast<const float*>(rows.row(i)); });
   }
 
   /// One vector of columns of two rows, as one row of units whose steps are the rows.

@@ -18,7 +18,8 @@
 #include "device/cpu/attention_layout.h"
 #include "device/cpu/attention_visibility.h"
 
-// clang-format off: simd_targets.h must come first, and foreach_target.h before what it compiles again
+// simd_targets.h must come first, and foreach_target.h before what it compiles again.
+// clang-format off
 #include "device/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "device/cpu/attention_bf16.cpp"
@@ -28,7 +29,9 @@
 
 #if HWY_TARGET == HWY_AVX3
 #include <immintrin.h>
-HWY_PUSH_ATTRIBUTES("avx512bf16")
+// What HWY_BEFORE_NAMESPACE compiles for; Highway defines it anew for its next target.
+#undef HWY_TARGET_STR
+#define HWY_TARGET_STR HWY_TARGET_STR_AVX3 ",avx512bf16"
 #endif
 // In every pass, because their guards count the passes; used in one.
 #include "device/cpu/attention_backward-inl.h"
@@ -52,7 +55,6 @@ void backward_bf16(const AttentionBackward& args, std::int64_t kv_head, std::int
 
 }  // namespace slimpipe::device::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-HWY_POP_ATTRIBUTES
 #endif
 
 #if HWY_ONCE

@@ -11,9 +11,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "device/cpu/attention_layout.h"
 #include "device/cpu/attention_rows-inl.h"
+#include "device/cpu/attention_transpose-inl.h"
 #include "device/cpu/lanes.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -53,9 +55,17 @@ struct Fp32Operands {
   /// to[element / kPair][query of the panel]; queries past the last become 0.
   template <class T>
   static void pack_panel(const HeadRows<const T>& rows, std::int64_t head_size, Unit* to) {
-    for (std::int64_t d = 0; d < head_size; ++d, to += kPanelQueries) {
-      for (std::int64_t i = 0; i < rows.count; ++i) to[i] = static_cast<float>(rows.row(i)[d]);
-      std::fill(to + rows.count, to + kPanelQueries, 0.0F);
+    if constexpr (std::is_same_v<T, float>) {
+      transpose_to_panel(rows.count, head_size, to, [&](std::int64_t i) { return rows.row(i); });
+    } else {
+      alignas(64) float converted[kTransposeRows][kMaxHeadSize];
+      transpose_to_panel(rows.count, head_size, to, [&](std::int64_t i) HWY_ATTR {
+        float* row = converted[i % kTransposeRows];
+        for_each_block(head_size, [&](std::int64_t d, auto extent) HWY_ATTR {
+          store(HWY_NAMESPACE::load(rows.row(i) + d, extent), row + d, extent);
+        });
+        return static_cast<const float*>(row);
+      });
     }
   }
 

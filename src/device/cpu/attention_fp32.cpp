@@ -1,6 +1,7 @@
 // Attention with fp32 products, for each instruction set.
 
-// clang-format off: simd_targets.h must come first, and foreach_target.h before what it compiles again
+// simd_targets.h must come first, and foreach_target.h before what it compiles again.
+// clang-format off
 #include "device/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "device/cpu/attention_fp32.cpp"
@@ -65,7 +66,10 @@ AttentionKernels attention_fp32_kernels() {
   return {
       .forward =
           [](const AttentionForward& args, std::int64_t head, std::int64_t begin, std::int64_t end,
-             std::byte* scratch) { HWY_DYNAMIC_DISPATCH(forward_fp32)(args, head, begin, end, scratch); },
+             std::byte* scratch) {
+            HWY_DYNAMIC_DISPATCH(forward_fp32)
+            (args, head, begin, end, scratch);
+          },
       .backward =
           [](const AttentionBackward& args, std::int64_t kv_head, std::int64_t heads_per_kv_head,
              std::byte* scratch) {

@@ -1,4 +1,4 @@
-// One head of a [T, heads, D] tensor, and results on their way back into it.
+// One head of a [T, heads, D] tensor.
 //
 // Compiled once for each instruction set (Highway's foreach_target.h), hence the unusual guard.
 #if defined(SLIMPIPE_DEVICE_CPU_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -11,10 +11,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "slimpipe/core/dtype.h"
 #include "slimpipe/core/tensor.h"
 
-#include "device/cpu/attention_layout.h"
 #include "device/cpu/lanes.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,15 +31,8 @@ struct HeadRows {
 /// Rows [begin, end) of head `head`.
 template <class T>
 HeadRows<T> head_rows(const Tensor& tensor, std::int64_t head, std::int64_t begin, std::int64_t end) {
-  return {tensor.as<std::remove_const_t<T>>() + begin * tensor.stride(0) + head * tensor.stride(1), tensor.stride(0), end - begin};
-}
-
-/// Rows from a panel [element][query], each times its query's factor.
-template <class T>
-void unpack_panel(const float* panel, const float* factors, std::int64_t head_size, const HeadRows<T>& rows) {
-  for (std::int64_t i = 0; i < rows.count; ++i)
-    for (std::int64_t d = 0; d < head_size; ++d)
-      rows.row(i)[d] = static_cast<T>(panel[d * kPanelQueries + i] * factors[i]);
+  return {tensor.as<std::remove_const_t<T>>() + begin * tensor.stride(0) + head * tensor.stride(1),
+          tensor.stride(0), end - begin};
 }
 
 }  // namespace slimpipe::device::cpu::HWY_NAMESPACE

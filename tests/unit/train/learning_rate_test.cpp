@@ -1,5 +1,7 @@
 #include "slimpipe/train/learning_rate.h"
 
+#include <limits>
+
 #include "slimpipe/train/optimizer.h"
 
 #include "support/catch.h"
@@ -39,6 +41,21 @@ TEST_CASE("half-way values", "[unit]") {
   CHECK(learning_rate(plan(config::LrSchedule::kCosine), 55) == Approx(0.55));
   CHECK(learning_rate(plan(config::LrSchedule::kWsd), 90) == Approx(1.0));  // stable until the last tenth
   CHECK(learning_rate(plan(config::LrSchedule::kWsd), 95) == Approx(0.55));
+}
+
+TEST_CASE("what is not finite is named: the loss first, then the first gradient of the table", "[unit]") {
+  const model::ParameterTable table(
+      {.layers = 2, .hidden = 8, .heads = 2, .kv_heads = 1, .head_size = 4, .ffn = 16, .vocabulary = 11});
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> squares(table.entries().size(), 1.0);
+  CHECK(what_is_not_finite(2.0, squares, table).empty());
+  for (std::size_t i = squares.size(); i-- > 0;) {
+    squares[i] = i % 2 == 0 ? nan : infinity;
+    CHECK(what_is_not_finite(2.0, squares, table) == "gradient of " + table.entries()[i].name);
+  }
+  CHECK(what_is_not_finite(nan, squares, table) == "loss");
+  CHECK(what_is_not_finite(infinity, squares, table) == "loss");
 }
 
 TEST_CASE("the clipping factor brings the norm to the threshold and leaves smaller ones alone", "[unit]") {

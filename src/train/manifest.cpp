@@ -1,0 +1,169 @@
+// The text of a checkpoint's manifest. What parse_manifest returns can be relied on: sizes are in range, file
+// names stay inside the folder, and the pieces of every tensor cover it exactly once.
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "slimpipe/core/check.h"
+#include "slimpipe/io/files.h"
+#include "slimpipe/train/checkpoint.h"
+
+namespace slimpipe::train {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr const char* kFormat = "slimpipe-checkpoint";
+constexpr int kVersion = 1;
+constexpr const char* kDtype = "F32";
+constexpr std::int64_t kMaxElements = std::numeric_limits<std::int64_t>::max() / 8;
+
+/// Reads one manifest; every problem names the file.
+class ManifestParser {
+ public:
+  ManifestParser(const Json& json, const fs::path& path) : json_(json), path_(path) {}
+
+  Manifest parse() {
+    if (json_.at("format") != kFormat || json_.at("version") != kVersion) {
+      throw_input_error("{}: expected format \"{}\" version {}, found {} version {}", path_.string(), kFormat,
+                        kVersion, json_.at("format").dump(), json_.at("version").dump());
+    }
+    parse_state(json_.at("state"));
+    for (const Json& file : json_.at("files")) parse_file(file);
+    for (const auto& [name, tensor] : json_.at("tensors").items()) parse_tensor(name, tensor);
+    return std::move(manifest_);
+  }
+
+ private:
+  /// An integer from 0: nlohmann alone would round, wrap or truncate what is none.
+  std::int64_t count(const Json& value, const std::string& what) const {
+    if (!value.is_number_unsigned() ||
+        value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMaxElements)) {
+      throw_input_error("{}: {} is {}, expected an integer from 0 to {}", path_.string(), what, value.dump(),
+                        kMaxElements);
+    }
+    return value.get<std::int64_t>();
+  }
+
+  /// File names are plain names: nothing outside the checkpoint's folder is ever opened.
+  std::string file_name(const Json& value) const {
+    std::string name = value;
+    if (name.empty() || name != fs::path(name).filename().string() || name == "." || name == ".." ||
+        name.find('\0') != std::string::npos) {
+      throw_input_error("{}: file name {} is not a plain name inside the checkpoint", path_.string(),
+                        value.dump());
+    }
+    return name;
+  }
+
+  void parse_state(const Json& state) {
+    const auto field = [&](const char* key) { return count(state.at(key), fmt::format("state.{}", key)); };
+    manifest_.state = {field("step"), field("cursor"), field("updates"), field("skipped"),
+                       field("skipped_in_row")};
+  }
+
+  void parse_file(const Json& file) {
+    FileRecord record{file_name(file.at("name")), 0, 0};
+    record.bytes = count(file.at("bytes"), "bytes of " + record.name);
+    const std::string hash = file.at("xxh3_64");
+    const auto [end, error] = std::from_chars(hash.data(), hash.data() + hash.size(), record.hash, 16);
+    if (error != std::errc() || end != hash.data() + hash.size() || hash.size() != 16) {
+      throw_input_error("{}: hash \"{}\" of {} is not 16 hexadecimal digits", path_.string(), hash,
+                        record.name);
+    }
+    if (!files_.insert(record.name).second)
+      throw_input_error("{}: {} is listed twice", path_.string(), record.name);
+    manifest_.files.push_back(std::move(record));
+  }
+
+  void parse_tensor(const std::string& name, const Json& tensor) {
+    if (tensor.at("dtype") != kDtype) {
+      throw_input_error("{}: tensor {} has dtype {}, expected {}", path_.string(), name,
+                        tensor.at("dtype").dump(), kDtype);
+    }
+    const auto [it, added] = manifest_.tensors.try_emplace(name);
+    if (!added) throw_input_error("{}: tensor {} is listed twice", path_.string(), name);
+    TensorRecord& record = it->second;
+    std::int64_t size = 1;
+    for (const Json& dim : tensor.at("shape")) {
+      record.shape.push_back(count(dim, "shape of tensor " + name));
+      if (record.shape.back() > 0 && size > kMaxElements / record.shape.back())
+        throw_input_error("{}: tensor {} has more than {} elements", path_.string(), name, kMaxElements);
+      size *= record.shape.back();
+    }
+    for (const Json& piece : tensor.at("pieces")) {
+      record.pieces.push_back({file_name(piece.at("file")),
+                               count(piece.at("begin"), "begin of a piece of tensor " + name),
+                               count(piece.at("count"), "count of a piece of tensor " + name)});
+    }
+    check_pieces(name, record, size);
+  }
+
+  void check_pieces(const std::string& name, TensorRecord& record, std::int64_t size) const {
+    std::ranges::sort(record.pieces, {}, &Piece::begin);
+    std::int64_t end = 0;
+    for (const Piece& piece : record.pieces) {
+      if (!files_.contains(piece.file)) {
+        throw_input_error("{}: tensor {} lies in {}, which is not among the files", path_.string(), name,
+                          piece.file);
+      }
+      if (piece.begin != end) {
+        throw_input_error("{}: the pieces of tensor {} {} at element {}", path_.string(), name,
+                          piece.begin < end ? "overlap" : "leave a gap", std::min(piece.begin, end));
+      }
+      end += piece.count;
+    }
+    if (end != size) {
+      throw_input_error("{}: the pieces of tensor {} have {} elements, its shape {}", path_.string(), name,
+                        end, size);
+    }
+  }
+
+  const Json& json_;
+  const fs::path& path_;
+  Manifest manifest_;
+  std::set<std::string> files_;
+};
+
+}  // namespace
+
+std::string to_json(const Manifest& manifest) {
+  Json json;
+  json["format"] = kFormat;
+  json["version"] = kVersion;
+  json["state"] = {{"step", manifest.state.step},
+                   {"cursor", manifest.state.cursor},
+                   {"updates", manifest.state.updates},
+                   {"skipped", manifest.state.skipped},
+                   {"skipped_in_row", manifest.state.skipped_in_row}};
+  json["files"] = Json::array();
+  for (const FileRecord& file : manifest.files) {
+    json["files"].push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_64", io::hash_text(file.hash)}});
+  }
+  json["tensors"] = Json::object();
+  for (const auto& [name, tensor] : manifest.tensors) {
+    Json pieces = Json::array();
+    for (const Piece& piece : tensor.pieces) {
+      pieces.push_back({{"file", piece.file}, {"begin", piece.begin}, {"count", piece.count}});
+    }
+    json["tensors"][name] = {{"dtype", kDtype}, {"shape", tensor.shape}, {"pieces", std::move(pieces)}};
+  }
+  return json.dump(1) + "\n";
+}
+
+Manifest parse_manifest(const std::string& text, const fs::path& path) {
+  try {
+    const Json json = Json::parse(text);
+    return ManifestParser(json, path).parse();
+  } catch (const nlohmann::json::exception& problem) {
+    throw_input_error("{}: not a checkpoint manifest: {}", path.string(), problem.what());
+  }
+}
+
+}  // namespace slimpipe::train

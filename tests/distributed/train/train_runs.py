@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Whole training runs by the real program, in one process and under mpirun.
+
+train_runs.py SCENARIO SLIMPIPE MPIRUN [ARGUMENT...]: runs one scenario (a function below) in a folder of its
+own; MPIRUN and its arguments start a job when followed by -np N. Only the scenario that stops a process waits
+for time to pass; the others wait for events and fail after a limit.
+"""
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+LIMIT_S = 45  # of everything that is waited for: reached only where a test fails
+STEPS = 8
+DEVICES = 4
+MODEL = """\
+model: {layers: 4, hidden: 32, heads: 4, kv_heads: 2, head_size: 8, ffn: 48, vocabulary: 257}
+data: {sequence_length: 32, validation_fraction: 0.2}
+schedule: {kind: slimpipe, slices: 4}
+training: {steps: %d, microbatches: 3, lr: 1e-3, warmup_steps: 2, validation_every: 4, validation_samples: 3}
+parallel: {pipeline: %d}
+""" % (STEPS, DEVICES)
+
+
+def check(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        check(time.monotonic() < end, f"waited in vain: {what}")
+        time.sleep(0.002)
+
+
+class Job:
+    """One started run. Its output is in a file, so that nothing blocks."""
+
+    def __init__(self, command, output):
+        self.output_path = output
+        with output.open("wb") as stream:
+            self.process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT,
+                                            stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def output(self):
+        return self.output_path.read_text(errors="replace")
+
+    def wait(self):
+        try:
+            return self.process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.end()
+            raise AssertionError(f"the run does not end:\n{self.output()}") from None
+
+    def ranks(self):
+        """Process numbers by rank of an mpirun job, as far as they have started."""
+        found = {}
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            for pid in map(int, (task / "children").read_text().split()):
+                with contextlib.suppress(OSError):  # it may be gone by now
+                    environment = Path(f"/proc/{pid}/environ").read_bytes()
+                    rank = re.search(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)", environment)
+                    if rank:
+                        found[int(rank[1])] = pid
+        return found
+
+    def end(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def alive(pid):
+    try:
+        # The state follows the name in parentheses; a zombie only waits to be collected.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+class Bench:
+    """A scratch folder with data and a configuration, and the means to run on them."""
+
+    def __init__(self, folder, slimpipe, mpirun):
+        self.folder, self.slimpipe, self.mpirun = folder, slimpipe, mpirun
+        self.jobs = []
+        text = folder / "text.txt"
+        words = random.Random(1)
+        text.write_text(" ".join("".join(words.choices("abcdefgh", k=words.randint(1, 8)))
+                                 for _ in range(3000)))
+        subprocess.run([slimpipe, "data", "prepare", "-o", folder / "tokens", text], check=True,
+                       stdout=subprocess.DEVNULL)
+        (folder / "run.yaml").write_text(MODEL)
+
+    def start(self, name, *arguments, processes=0, **settings):
+        """Starts a run in the folder `name`; `section__key=value` overrides a setting."""
+        settings.setdefault("data__train", self.folder / "tokens")
+        command = [*self.mpirun, "-np", str(processes)] if processes else []
+        command += [self.slimpipe, "train", self.folder / "run.yaml", "--run-dir", self.folder / name, *arguments]
+        for key, value in settings.items():
+            command += ["--set", f"{key.replace('__', '.')}={value}"]
+        job = Job(list(map(str, command)), self.folder / f"{name}.{len(self.jobs)}.out")
+        self.jobs.append(job)
+        return job
+
+    def run(self, name, *arguments, status=0, **options):
+        """A run that ends with `status`; returns its output."""
+        job = self.start(name, *arguments, **options)
+        got = job.wait()
+        check(got == status, f"{name}: exit status {got}, expected {status}:\n{job.output()}")
+        return job.output()
+
+    def metrics(self, name):
+        """Lines of metrics.jsonl by step: what a resumed run did again counts."""
+        path = self.folder / name / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return {line["step"]: line for line in map(json.loads, lines)}
+
+    def numbers(self, name):
+        """What must be the same in every layout, exactly."""
+        return {step: [line.get(key) for key in ("loss", "grad_norm", "validation_loss", "lr", "tokens")]
+                for step, line in self.metrics(name).items()}
+
+    def lines_of_metrics(self, name):
+        path = self.folder / name / "metrics.jsonl"
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    def checkpoint(self, name, step=STEPS):
+        """Content of a checkpoint's files by name."""
+        folder = self.folder / name / "checkpoints" / f"step-{step:08}"
+        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+    def end(self):
+        for job in self.jobs:
+            if job.process.poll() is None:
+                job.end()
+
+
+def same_numbers_in_every_layout(bench):
+    bench.run("one")
+    check(len(bench.numbers("one")) == STEPS, "a line a step")
+    for processes in (2, 4):
+        bench.run(f"mpi{processes}", processes=processes)
+        check(bench.numbers(f"mpi{processes}") == bench.numbers("one"), f"{processes} processes differ")
+        check(bench.checkpoint(f"mpi{processes}") == bench.checkpoint("one"), f"{processes} processes: parameters")
+
+
+def resumed_run_is_the_undisturbed_one(bench):
+    bench.run("whole")
+    # The learning rate's course depends on training.steps, so the first part is stopped by its checkpoint.
+    bench.run("parts", checkpoint__every=3, checkpoint__keep=9)
+    parts = bench.folder / "parts"
+    for step in (6, STEPS):
+        for file in (parts / "checkpoints" / f"step-{step:08}").iterdir():
+            file.unlink()
+    output = bench.run("parts", "--resume", processes=2)
+    check("step-00000003" in output, f"not resumed from step 3:\n{output}")
+    check(bench.numbers("parts") == bench.numbers("whole"), "numbers differ")
+    check(bench.checkpoint("parts") == bench.checkpoint("whole"), "parameters differ")
+    # A finished run that is resumed has nothing to do and changes nothing.
+    bench.run("parts", "--resume")
+    check(bench.checkpoint("parts") == bench.checkpoint("whole"), "parameters differ")
+
+
+def killed_run_goes_on(bench):
+    steps = 24
+    bench.run("whole", training__steps=steps)
+    moments = random.Random(7)
+    checkpoints = bench.folder / "killed" / "checkpoints"
+    kills = 0
+    arguments = []
+    while not (checkpoints / f"step-{steps:08}").exists():
+        before = bench.lines_of_metrics("killed")
+        job = bench.start("killed", *arguments, training__steps=steps, checkpoint__every=1)
+        if kills == 6:  # enough: the last one may finish
+            check(job.wait() == 0, job.output())
+            break
+        # A first checkpoint must exist; then any moment will do.
+        wait_for(lambda: job.process.poll() is not None or bench.lines_of_metrics("killed") >= before + 2,
+                 "two steps")
+        time.sleep(moments.uniform(0, 0.05))
+        job.process.kill()
+        job.wait()
+        kills += 1
+        arguments = ["--resume"]
+    check(kills > 1, "the run was over before it was killed twice")
+    check(bench.numbers("killed") == bench.numbers("whole"), "numbers differ")
+    check(bench.checkpoint("killed", steps) == bench.checkpoint("whole", steps), "parameters differ")
+
+
+def dead_rank_ends_the_job(bench):
+    for rank in (0, 1):
+        name = f"dead{rank}"
+        job = bench.start(name, processes=2, training__steps=100000)
+        wait_for(lambda: bench.lines_of_metrics(name) >= 2 or job.process.poll() is not None, "two steps")
+        pids = job.ranks()
+        check(sorted(pids) == [0, 1], f"ranks {pids}:\n{job.output()}")
+        os.kill(pids[rank], signal.SIGKILL)
+        try:
+            status = job.process.wait(10)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the job goes on 10 s after rank {rank} has died") from None
+        check(status != 0, "exit status 0 with a dead rank")
+        wait_for(lambda: not any(map(alive, pids.values())), "the processes of the job to go")
+
+
+def out_of_memory_is_named_once(bench):
+    bench.run("enough")
+    peaks = [device["peak_bytes"] for device in bench.metrics("enough")[STEPS]["devices"]]
+    device = peaks.index(max(peaks))
+    rank = device // 2  # two devices a process
+    output = bench.run("short", processes=2, status=1, memory__limit=int(max(peaks)) - 1)
+    check(output.count("out of memory") == 1, f"named not once:\n{output}")
+    site = (rf"device {device} \(rank {rank}\), training step \d+, step \d+ of \d+: [FBW]\d+\.\d+\.\d+ .+: "
+            rf"device {device}: out of memory: .+ needs \d+ bytes")
+    check(re.search(site, output), f"expected {site}:\n{output}")
+    check("memory.limit" in output, f"no advice:\n{output}")
+    cause = json.loads((bench.folder / "short" / "failure.json").read_text())["cause"]
+    check(re.search(site, cause), f"failure.json: {cause}")
+    check("rank -1" not in output and "step -1" not in output, output)
+    # Not even the parameters fit: every device fails, one speaks.
+    for processes in (0, 4):
+        output = bench.run(f"tiny{processes}", processes=processes, status=1, memory__limit=1000)
+        check(output.count("out of memory") == 1, f"named not once:\n{output}")
+        check("allocation of the parameters" in output, output)
+
+
+def too_many_skipped_steps_end_the_run(bench):
+    for processes in (0, 2):
+        name = f"diverges{processes}"
+        output = bench.run(name, processes=processes, status=1, training__lr=1e30, training__warmup_steps=0,
+                           training__max_skipped_steps=3)
+        check(output.count("3 steps in a row were not finite") == 1, output)
+        check(len(re.findall(r"step \d+ is skipped: .+ is not finite", output)) == 3, output)
+        check([line["skipped"] for line in bench.metrics(name).values()] == [0, 1, 1, 1], output)
+        check((bench.folder / name / "failure.json").exists(), "no failure.json")
+
+
+def bad_input_is_told_once(bench):
+    def bad(name, part, processes=0, **settings):
+        output = bench.run(name, processes=processes, status=2, **settings)
+        check(output.count(part) == 1, f"{name}: \"{part}\" not told once:\n{output}")
+        check(not (bench.folder / name).exists(), f"{name}: something was written")
+
+    for processes in (0, 2):
+        bad("unknown", "training.stepz", processes, training__stepz=3)
+        bad("absent", "no such file", processes, data__train=bench.folder / "no such file")
+    bad("processes", "3 processes", processes=3)
+    bad("slices", "schedule.slices", schedule__slices=5)
+    bad("damaged", "run.yaml", data__train=bench.folder / "run.yaml")
+    bad("vocabulary", "model.vocabulary is 100", model__vocabulary=100)
+    output = bench.run("nothing", "--resume", status=2)
+    check(output.count("there is no complete checkpoint") == 1, output)
+    bench.run("twice")
+    before = bench.checkpoint("twice")
+    check("holds a run already" in bench.run("twice", status=2), "a run's folder is used again")
+    check(bench.checkpoint("twice") == before, "the run that was there is changed")
+
+
+def stopped_process_is_reported_and_waited_for(bench):
+    steps = 100
+    bench.run("whole", training__steps=steps)
+    job = bench.start("stopped", processes=2, training__steps=steps, log__watchdog_seconds=1)
+    wait_for(lambda: bench.lines_of_metrics("stopped") >= 2 or job.process.poll() is not None, "two steps")
+    pids = job.ranks()
+    check(sorted(pids) == [0, 1], f"ranks {pids}:\n{job.output()}")
+    os.kill(pids[1], signal.SIGSTOP)
+    try:
+        wait_for(lambda: "watchdog" in job.output(), "a report of the watchdog")
+    finally:
+        os.kill(pids[1], signal.SIGCONT)
+    check(job.wait() == 0, job.output())
+    report = r"watchdog: nothing has moved for .+ s:\s+device 0: (waits in step \d+ of \d+: .+|sum of .+)"
+    check(re.search(report, job.output()), f"expected {report}:\n{job.output()}")
+    check(bench.numbers("stopped") == bench.numbers("whole"), "numbers differ")
+
+
+SCENARIOS = {function.__name__: function for function in (
+    same_numbers_in_every_layout, resumed_run_is_the_undisturbed_one, killed_run_goes_on, dead_rank_ends_the_job,
+    out_of_memory_is_named_once, too_many_skipped_steps_end_the_run, bad_input_is_told_once,
+    stopped_process_is_reported_and_waited_for)}
+
+
+def main():
+    scenario, slimpipe, *mpirun = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="slimpipe-") as folder:
+        bench = Bench(Path(folder), slimpipe, mpirun)
+        try:
+            SCENARIOS[scenario](bench)
+        except AssertionError as problem:
+            print(f"{scenario}: {problem}", file=sys.stderr)
+            return 1
+        finally:
+            bench.end()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
