@@ -102,14 +102,14 @@ mpirun="mpirun -np 4"
 ((EUID != 0)) || mpirun+=" --allow-run-as-root"
 cat <<TEXT
 run folder      $run_dir
-                summary.json, metrics.jsonl, the resolved configuration, the log and the checkpoint
+                summary.json, metrics.jsonl, config.yaml (every value, resolved), logs/ and checkpoints/
 token file      $root/$tokens
 
 Next, from $root:
   the same, over four processes
     $mpirun build/slimpipe train configs/quickstart.yaml
-  another layout, with a time line of one step (trace.json in the run folder, for a Perfetto viewer)
-    build/slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=8 --set log.trace=true
+  another layout, with a time line of one step (trace-0.json in the run folder, for ui.perfetto.dev)
+    build/slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=16 --set log.trace=true
   your own text
     scripts/quickstart.sh --text FILE...
   every setting, and a schedule drawn without a run

@@ -7,6 +7,7 @@
 #include "slimpipe/comm/mpi.h"
 #include "slimpipe/core/check.h"
 
+#include "app/command_line.h"
 #include "app/commands.h"
 
 namespace slimpipe::app {
@@ -22,13 +23,14 @@ int report_failure(const std::exception& error) {
 int main(int argc, char** argv) {
   CLI::App app(
       "slimpipe trains long-context language models: every sequence is cut into uniform slices that flow\n"
-      "through pipeline stages (SlimPipe, arXiv 2504.14519). One process drives all devices of a machine, "
-      "or\n"
-      "mpirun shares them among processes.",
+      "through pipeline stages (SlimPipe, arXiv 2504.14519). One process drives all devices, or mpirun\n"
+      "shares them among processes.",
       "slimpipe");
   app.set_version_flag("--version", std::string("slimpipe ") + SLIMPIPE_VERSION);
   app.require_subcommand(1);
-  app.footer("Each command has its own --help. Start with: scripts/quickstart.sh");
+  app.footer(
+      "Each command has its own --help. Start with: scripts/quickstart.sh\n"
+      "Exit status: 0 success, 1 a run that failed, 2 wrong input (command line, configuration, data).");
   slimpipe::app::Action action;
   slimpipe::app::add_train(app, action);
   slimpipe::app::add_data(app, action);
@@ -38,9 +40,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const bool is_error = error.get_exit_code() != 0;
-    if (!is_error) return app.exit(error);
-    if (slimpipe::comm::launcher_rank() == 0) app.exit(error);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (slimpipe::comm::launcher_rank() == 0) {
+      std::fprintf(stderr, "%s\n", slimpipe::app::describe_usage_error(app, error).c_str());
+    }
     return 2;
   }
   try {

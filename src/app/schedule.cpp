@@ -10,6 +10,7 @@
 #include "slimpipe/schedule/simulate.h"
 #include "slimpipe/schedule/validate.h"
 
+#include "app/command_line.h"
 #include "app/commands.h"
 
 namespace slimpipe::app {
@@ -61,42 +62,56 @@ void add_schedule(CLI::App& app, Action& action) {
       app.add_subcommand("schedule", "Build, check, draw and simulate a schedule without a run");
   std::vector<std::string> kinds;
   for (const std::string_view name : schedule::kind_names()) kinds.emplace_back(name);
-  command->add_option("--kind", options->kind, fmt::format("One of: {}", fmt::join(kinds, ", ")))
-      ->check(CLI::IsMember(kinds))
+  command
+      ->add_option("--kind", options->kind,
+                   fmt::format("Order of the forwards and backwards: {}", fmt::join(kinds, ", ")))
+      ->type_name("KIND")
+      ->check(one_of(kinds))
       ->capture_default_str();
-  const auto count = CLI::Range(1, 1 << 20);
+  const auto count = integer_in(1, 1 << 20);
   command->add_option("--pipeline", options->spec.pipeline, "p, devices")
       ->check(count)
       ->capture_default_str();
   command->add_option("--microbatches", options->spec.microbatches, "m, per step")
       ->check(count)
       ->capture_default_str();
-  command->add_option("--slices", options->spec.slices, "n, per microbatch (1 for gpipe and 1f1b)")
+  command->add_option("--slices", options->spec.slices, "n, per microbatch; 1 for gpipe and 1f1b")
       ->check(count)
       ->capture_default_str();
-  command->add_option("--virtual-stages", options->spec.virtual_stages, "v, model chunks per device")
+  command
+      ->add_option("--virtual-stages", options->spec.virtual_stages,
+                   "v, model chunks per device; this build: 1")
       ->check(count)
       ->capture_default_str();
   command
       ->add_option("--warmup-slope", options->spec.warmup_slope,
-                   "More warm-up forwards per device towards the first")
+                   "Forwards by which the warm-up grows from each device to the one before it (slimpipe)")
       ->check(count)
       ->capture_default_str();
-  command->add_option("--cost", options->cost, "Time of a slice's forward and backward, F,B")
+  command
+      ->add_option("--cost", options->cost,
+                   "Times of a slice's forward and backward (gpipe, 1f1b: a sequence's)")
+      ->type_name("F,B")
       ->delimiter(',')
       ->expected(2)
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->default_str("1,2");
   command
       ->add_option("--latency", options->latency, "Time of a message between devices, in the unit of --cost")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->capture_default_str();
-  command->add_option("--format", options->format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
+  command->add_option("--format", options->format, "text (a drawing) or json (for other tools)")
+      ->type_name("FORMAT")
+      ->check(one_of({"text", "json"}))
       ->capture_default_str();
   command->add_option("--width", options->width, "Columns of the drawing (default: the terminal's, else 160)")
-      ->check(CLI::Range(40, 100000));
-  command->footer("Example: slimpipe schedule --kind slimpipe --pipeline 4 --microbatches 2 --slices 8");
+      ->check(integer_in(40, 100000));
+  command->footer(
+      "The drawing has a row a device; '.' is idle time. F1.3 is the forward of microbatch 1, slice 3, B "
+      "its\n"
+      "backward; with less room a digit is a forward of that microbatch, a letter a backward. Examples:\n"
+      "  slimpipe schedule --kind slimpipe --pipeline 4 --microbatches 2 --slices 8\n"
+      "  slimpipe schedule --kind 1f1b --pipeline 4 --microbatches 2 --slices 1 --cost 8,16");
   command->callback([options, &action] { action = [options] { return run_schedule(*options); }; });
 }
 

@@ -70,13 +70,16 @@ int run_train(const TrainOptions& options) {
 
 void add_train(CLI::App& app, Action& action) {
   auto options = std::make_shared<TrainOptions>();
-  CLI::App* command = app.add_subcommand("train", "Train a model as a configuration file says");
+  CLI::App* command = app.add_subcommand("train", "Train the model that a configuration file describes");
   add_config_options(*command, options->config, true);
-  command->add_option("--run-dir", options->run_folder,
-                      "Folder for everything the run writes (default: runs/CONFIG-DATE)");
-  command->add_flag("--resume", options->resume, "Go on from the newest complete checkpoint in --run-dir");
+  command
+      ->add_option("--run-dir", options->run_folder,
+                   "Folder for everything the run writes (default: runs/CONFIG-DATE)")
+      ->type_name("DIR");
+  command->add_flag("--resume", options->resume,
+                    "Go on from the newest complete checkpoint in --run-dir, in any pipeline layout");
   command->footer(
-      "Examples:\n"
+      "configs/quickstart.yaml reads the token file that scripts/quickstart.sh makes. Examples:\n"
       "  slimpipe train configs/quickstart.yaml\n"
       "  slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=8\n"
       "  mpirun -np 4 slimpipe train configs/quickstart.yaml --run-dir runs/four\n"

@@ -3,6 +3,7 @@
 #include "slimpipe/core/check.h"
 
 #include "app/bench/benchmarks.h"
+#include "app/command_line.h"
 #include "app/commands.h"
 
 namespace slimpipe::app {
@@ -15,25 +16,32 @@ void check_sizes(const bench::BenchOptions& options) {
     throw_input_error("--head-size {}: expected a multiple of 8 that divides --hidden {}", options.head_size,
                       options.hidden);
   }
+  if (options.sequence_length % 8 != 0) {
+    throw_input_error("--sequence-length {}: expected a multiple of 8", options.sequence_length);
+  }
+  if (options.layers % 2 != 0) {
+    throw_input_error("--layers {}: expected a multiple of 2, so that two devices can share them",
+                      options.layers);
+  }
 }
 
 void add_benchmark(CLI::App& command, Action& action, const std::shared_ptr<bench::BenchOptions>& options,
                    const char* name, const char* what, Benchmark benchmark) {
   CLI::App* sub = command.add_subcommand(name, what);
   sub->add_option("--repeats", options->repeats, "Measurements; medians are printed")
-      ->check(CLI::Range(1, 1000))
+      ->check(integer_in(1, 1000))
       ->capture_default_str();
   sub->add_option("--hidden", options->hidden, "Hidden size")
-      ->check(CLI::Range(8, 1 << 16))
+      ->check(integer_in(8, 1 << 16))
       ->capture_default_str();
   sub->add_option("--sequence-length", options->sequence_length, "Tokens of the sequence, a multiple of 8")
-      ->check(CLI::Range(8, 1 << 24))
+      ->check(integer_in(8, 1 << 24))
       ->capture_default_str();
   sub->add_option("--head-size", options->head_size, "Head size")
-      ->check(CLI::Range(8, 256))
+      ->check(integer_in(8, 256))
       ->capture_default_str();
   sub->add_option("--layers", options->layers, "Decoder layers, a multiple of 2")
-      ->check(CLI::Range(2, 1024))
+      ->check(integer_in(2, 1024))
       ->capture_default_str();
   sub->callback([options, benchmark, &action] {
     action = [options, benchmark] {
