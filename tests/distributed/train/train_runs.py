@@ -104,7 +104,8 @@ class Bench:
         """Starts a run in the folder `name`; `section__key=value` overrides a setting."""
         settings.setdefault("data__train", self.folder / "tokens")
         command = [*self.mpirun, "-np", str(processes)] if processes else []
-        command += [self.slimpipe, "train", self.folder / "run.yaml", "--run-dir", self.folder / name, *arguments]
+        command += [self.slimpipe, "train", self.folder / "run.yaml", "--run-dir", self.folder / name]
+        command += arguments
         for key, value in settings.items():
             command += ["--set", f"{key.replace('__', '.')}={value}"]
         job = Job(list(map(str, command)), self.folder / f"{name}.{len(self.jobs)}.out")
@@ -121,7 +122,8 @@ class Bench:
     def metrics(self, name):
         """Lines of metrics.jsonl by step: one each, in order, in resumed runs too."""
         lines = [json.loads(line) for line in (self.folder / name / "metrics.jsonl").read_text().splitlines()]
-        check([line["step"] for line in lines] == list(range(1, len(lines) + 1)), f"{name}: steps are not in order")
+        steps = [line["step"] for line in lines]
+        check(steps == list(range(1, len(steps) + 1)), f"{name}: steps {steps} are not in order")
         return {line["step"]: line for line in lines}
 
     def numbers(self, name):
@@ -151,7 +153,8 @@ def same_numbers_in_every_layout(bench):
     for processes in (2, 4):
         bench.run(f"mpi{processes}", processes=processes)
         check(bench.numbers(f"mpi{processes}") == bench.numbers("one"), f"{processes} processes differ")
-        check(bench.checkpoint(f"mpi{processes}") == bench.checkpoint("one"), f"{processes} processes: parameters")
+        check(bench.checkpoint(f"mpi{processes}") == bench.checkpoint("one"),
+              f"{processes} processes: parameters differ")
 
 
 def resumed_run_is_the_undisturbed_one(bench):
@@ -284,9 +287,15 @@ def stopped_process_is_reported_and_waited_for(bench):
 
 
 SCENARIOS = {function.__name__: function for function in (
-    same_numbers_in_every_layout, resumed_run_is_the_undisturbed_one, killed_run_goes_on, dead_rank_ends_the_job,
-    out_of_memory_is_named_once, too_many_skipped_steps_end_the_run, bad_input_is_told_once,
-    stopped_process_is_reported_and_waited_for)}
+    same_numbers_in_every_layout,
+    resumed_run_is_the_undisturbed_one,
+    killed_run_goes_on,
+    dead_rank_ends_the_job,
+    out_of_memory_is_named_once,
+    too_many_skipped_steps_end_the_run,
+    bad_input_is_told_once,
+    stopped_process_is_reported_and_waited_for,
+)}
 
 
 def main():
