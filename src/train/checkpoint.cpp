@@ -82,7 +82,7 @@ std::string checkpoint_name(std::int64_t step) {
 }
 
 fs::path begin_checkpoint(const fs::path& folder, std::int64_t step) {
-  const fs::path partial = folder / (checkpoint_name(step) + ".partial");
+  fs::path partial = folder / (checkpoint_name(step) + ".partial");
   std::error_code error;
   fs::remove_all(partial, error);
   if (!error) fs::create_directories(partial, error);
@@ -93,7 +93,7 @@ fs::path begin_checkpoint(const fs::path& folder, std::int64_t step) {
 fs::path commit_checkpoint(const fs::path& folder, const Manifest& manifest, int keep) {
   const std::string name = checkpoint_name(manifest.state.step);
   const fs::path partial = folder / (name + ".partial");
-  const fs::path final = folder / name;
+  fs::path final = folder / name;
   io::write_text_atomically(partial / kManifestName, to_json(manifest));
   io::sync_directory(partial);
   std::error_code error;

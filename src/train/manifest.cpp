@@ -41,7 +41,7 @@ class ManifestParser {
 
  private:
   /// An integer from 0: nlohmann alone would round, wrap or truncate what is none.
-  std::int64_t count(const Json& value, const std::string& what) const {
+  [[nodiscard]] std::int64_t count(const Json& value, const std::string& what) const {
     if (!value.is_number_unsigned() ||
         value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMaxElements)) {
       throw_input_error("{}: {} is {}, expected an integer from 0 to {}", path_.string(), what, value.dump(),
@@ -51,7 +51,7 @@ class ManifestParser {
   }
 
   /// File names are plain names: nothing outside the checkpoint's folder is ever opened.
-  std::string file_name(const Json& value) const {
+  [[nodiscard]] std::string file_name(const Json& value) const {
     std::string name = value;
     if (name.empty() || name != fs::path(name).filename().string() || name == "." || name == ".." ||
         name.find('\0') != std::string::npos) {

@@ -2,8 +2,11 @@
 
 #include <cmath>
 #include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "slimpipe/core/check.h"
 #include "slimpipe/model/parameters.h"
 
 namespace slimpipe::train {
@@ -54,6 +57,24 @@ io::JsonObject to_json(const StepMetrics& metrics) {
   if (metrics.validation_loss) object.emplace_back("validation_loss", *metrics.validation_loss);
   object.emplace_back("devices", std::move(devices));
   return object;
+}
+
+void forget_steps_after(const std::filesystem::path& metrics, std::int64_t step) {
+  std::ifstream stream(metrics, std::ios::binary);
+  if (!stream) return;
+  std::uintmax_t kept_bytes = 0;
+  std::string line;
+  while (std::getline(stream, line) && !stream.eof()) {  // the last line, where unfinished, meets the end
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object()) break;
+    const auto number = json.find("step");
+    if (number == json.end() || !number->is_number_integer() || *number > step) break;
+    kept_bytes += line.size() + 1;
+  }
+  std::error_code failure;
+  const std::uintmax_t bytes = std::filesystem::file_size(metrics, failure);
+  if (!failure && kept_bytes < bytes) std::filesystem::resize_file(metrics, kept_bytes, failure);
+  if (failure) throw_error("cannot cut {} off after step {}: {}", metrics.string(), step, failure.message());
 }
 
 std::string progress_text(const StepMetrics& metrics) {

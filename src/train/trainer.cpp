@@ -68,12 +68,12 @@ class Run {
         session_(config_, processes_),
         rates_(config_, measured_run_peak(config_, session_.topology())),
         progress_(main_process_, processes_.mpi, config_.log.every) {
-    if (main_process_) metrics_.emplace(folder.metrics());
     if (request.resume) {
       resume();
     } else {
       session_.initialise();
     }
+    if (main_process_) metrics_.emplace(folder.metrics());
   }
 
   /// Trains to the end.
@@ -119,6 +119,7 @@ class Run {
     }
     state_ = CheckpointReader(*newest).manifest().state;
     session_.load(*newest);
+    if (main_process_) forget_steps_after(folder_.metrics(), state_.step);
     progress_.note(fmt::format("resumed from {}", newest->string()));
   }
 

@@ -104,7 +104,8 @@ class Bench:
         """Starts a run in the folder `name`; `section__key=value` overrides a setting."""
         settings.setdefault("data__train", self.folder / "tokens")
         command = [*self.mpirun, "-np", str(processes)] if processes else []
-        command += [self.slimpipe, "train", self.folder / "run.yaml", "--run-dir", self.folder / name, *arguments]
+        command += [self.slimpipe, "train", self.folder / "run.yaml", "--run-dir", self.folder / name]
+        command += arguments
         for key, value in settings.items():
             command += ["--set", f"{key.replace('__', '.')}={value}"]
         job = Job(list(map(str, command)), self.folder / f"{name}.{len(self.jobs)}.out")
@@ -119,17 +120,19 @@ class Bench:
         return job.output()
 
     def metrics(self, name):
-        """Lines of metrics.jsonl by step: what a resumed run did again counts."""
-        path = self.folder / name / "metrics.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return {line["step"]: line for line in map(json.loads, lines)}
+        """Lines of metrics.jsonl by step: one each, in order, in resumed runs too."""
+        lines = [json.loads(line) for line in (self.folder / name / "metrics.jsonl").read_text().splitlines()]
+        steps = [line["step"] for line in lines]
+        check(steps == list(range(1, len(steps) + 1)), f"{name}: steps {steps} are not in order")
+        return {line["step"]: line for line in lines}
 
     def numbers(self, name):
         """What must be the same in every layout, exactly."""
         return {step: [line.get(key) for key in ("loss", "grad_norm", "validation_loss", "lr", "tokens")]
                 for step, line in self.metrics(name).items()}
 
-    def lines_of_metrics(self, name):
+    def steps_done(self, name):
+        """Finished lines of metrics.jsonl, while the run goes on."""
         path = self.folder / name / "metrics.jsonl"
         return path.read_bytes().count(b"\n") if path.exists() else 0
 
@@ -150,7 +153,8 @@ def same_numbers_in_every_layout(bench):
     for processes in (2, 4):
         bench.run(f"mpi{processes}", processes=processes)
         check(bench.numbers(f"mpi{processes}") == bench.numbers("one"), f"{processes} processes differ")
-        check(bench.checkpoint(f"mpi{processes}") == bench.checkpoint("one"), f"{processes} processes: parameters")
+        check(bench.checkpoint(f"mpi{processes}") == bench.checkpoint("one"),
+              f"{processes} processes: parameters differ")
 
 
 def resumed_run_is_the_undisturbed_one(bench):
@@ -178,14 +182,13 @@ def killed_run_goes_on(bench):
     kills = 0
     arguments = []
     while not (checkpoints / f"step-{steps:08}").exists():
-        before = bench.lines_of_metrics("killed")
         job = bench.start("killed", *arguments, training__steps=steps, checkpoint__every=1)
         if kills == 6:  # enough: the last one may finish
             check(job.wait() == 0, job.output())
             break
         # A first checkpoint must exist; then any moment will do.
-        wait_for(lambda: job.process.poll() is not None or bench.lines_of_metrics("killed") >= before + 2,
-                 "two steps")
+        wait_for(lambda: job.process.poll() is not None or bench.steps_done("killed") >= kills * 2 + 2,
+                 "two steps more")
         time.sleep(moments.uniform(0, 0.05))
         job.process.kill()
         job.wait()
@@ -200,7 +203,7 @@ def dead_rank_ends_the_job(bench):
     for rank in (0, 1):
         name = f"dead{rank}"
         job = bench.start(name, processes=2, training__steps=100000)
-        wait_for(lambda: bench.lines_of_metrics(name) >= 2 or job.process.poll() is not None, "two steps")
+        wait_for(lambda: bench.steps_done(name) >= 2 or job.process.poll() is not None, "two steps")
         pids = job.ranks()
         check(sorted(pids) == [0, 1], f"ranks {pids}:\n{job.output()}")
         os.kill(pids[rank], signal.SIGKILL)
@@ -269,7 +272,7 @@ def stopped_process_is_reported_and_waited_for(bench):
     steps = 100
     bench.run("whole", training__steps=steps)
     job = bench.start("stopped", processes=2, training__steps=steps, log__watchdog_seconds=1)
-    wait_for(lambda: bench.lines_of_metrics("stopped") >= 2 or job.process.poll() is not None, "two steps")
+    wait_for(lambda: bench.steps_done("stopped") >= 2 or job.process.poll() is not None, "two steps")
     pids = job.ranks()
     check(sorted(pids) == [0, 1], f"ranks {pids}:\n{job.output()}")
     os.kill(pids[1], signal.SIGSTOP)
@@ -284,9 +287,15 @@ def stopped_process_is_reported_and_waited_for(bench):
 
 
 SCENARIOS = {function.__name__: function for function in (
-    same_numbers_in_every_layout, resumed_run_is_the_undisturbed_one, killed_run_goes_on, dead_rank_ends_the_job,
-    out_of_memory_is_named_once, too_many_skipped_steps_end_the_run, bad_input_is_told_once,
-    stopped_process_is_reported_and_waited_for)}
+    same_numbers_in_every_layout,
+    resumed_run_is_the_undisturbed_one,
+    killed_run_goes_on,
+    dead_rank_ends_the_job,
+    out_of_memory_is_named_once,
+    too_many_skipped_steps_end_the_run,
+    bad_input_is_told_once,
+    stopped_process_is_reported_and_waited_for,
+)}
 
 
 def main():

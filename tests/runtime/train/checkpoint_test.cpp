@@ -44,9 +44,9 @@ TEST_CASE("a loaded checkpoint goes on to the bit", "[runtime]") {
         const Continued run = run_and_save(c, scratch.path());
         train::Session session(matrix_config(c), {});
         session.load(run.checkpoint);
-        CHECK(differences(state_of(session), run.saved) == kNone);
+        CHECK(differences(state_of(session), run.saved) == nothing());
         CHECK(take_steps(session, kMicrobatches, 2, 2) == run.losses);
-        CHECK(differences(state_of(session), run.final) == kNone);
+        CHECK(differences(state_of(session), run.final) == nothing());
       }
     }
   }
@@ -61,7 +61,7 @@ TEST_CASE("saving changes nothing, and the same state is saved in the same bytes
   const SessionState before = state_of(session);
   const fs::path one = session.save(scratch / "one", {.step = 1}, 1);
   const fs::path two = session.save(scratch / "two", {.step = 1}, 1);
-  CHECK(differences(state_of(session), before, true) == kNone);
+  CHECK(differences(state_of(session), before, true) == nothing());
   for (const char* name : {"manifest.json", "device-00000.safetensors", "device-00001.safetensors"}) {
     CHECK(read_bytes(one / name) == read_bytes(two / name));
     CHECK_FALSE(read_bytes(one / name).empty());
@@ -81,10 +81,10 @@ TEST_CASE("a checkpoint of one layout loads to the bit into every other", "[runt
       train::Session session(matrix_config(c), {});
       session.load(run.checkpoint);
       const SessionState loaded = state_of(session);
-      CHECK(differences(without_devices(loaded), saved) == kNone);
+      CHECK(differences(without_devices(loaded), saved) == nothing());
       if (c.slices == 4) {  // the same sums in the same order
         CHECK(take_steps(session, kMicrobatches, 2, 2) == run.losses);
-        CHECK(differences(without_devices(state_of(session)), without_devices(run.final)) == kNone);
+        CHECK(differences(without_devices(state_of(session)), without_devices(run.final)) == nothing());
       }
     }
   }

@@ -58,11 +58,11 @@ TEST_CASE("a step with a poisoned weight is skipped without a trace, the next on
           session.train_step(matrix_batch(2, 5), {.learning_rate = 1e-2, .update = 2});
       CHECK(step.skipped);
       CHECK(step.skip_cause == "loss");
-      CHECK(differences(state_of(session), before) == kNone);
+      CHECK(differences(state_of(session), before) == nothing());
     }
   }
   take_steps(session, 2, 1, 1);
-  CHECK(differences(state_of(session), expected) == kNone);
+  CHECK(differences(state_of(session), expected) == nothing());
 }
 
 TEST_CASE("a gradient that is not finite under a finite loss skips the step and is named", "[runtime]") {
@@ -88,7 +88,7 @@ TEST_CASE("a gradient that is not finite under a finite loss skips the step and 
     CHECK(std::isfinite(step.loss));
     CHECK(step.skipped);
     CHECK(step.skip_cause == "gradient of model.embed_tokens.weight");
-    CHECK(differences(state_of(session), before) == kNone);
+    CHECK(differences(state_of(session), before) == nothing());
   }
   CHECK_FALSE(session.train_step(batch, {.learning_rate = 1e-2, .update = 1}).skipped);
 }

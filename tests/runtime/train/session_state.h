@@ -57,14 +57,16 @@ inline std::vector<std::string> differences(const SessionState& a, const Session
   std::vector<std::string> found;
   if (a.size() != b.size()) found.push_back("different numbers of tensors");
   for (const auto& [key, one] : a) {
+    const auto& [device, name] = key;
     const auto it = b.find(key);
     if (it == b.end()) {
-      found.push_back(fmt::format("device {} lacks {}", key.first, key.second));
+      found.push_back(fmt::format("device {} lacks {}", device, name));
       continue;
     }
     const ParameterState& other = it->second;
+    const std::string place = fmt::format("{} on device {}", name, device);
     const auto check = [&](const char* what, bool same) {
-      if (!same) found.push_back(fmt::format("{} of {} on device {}", what, key.second, key.first));
+      if (!same) found.push_back(fmt::format("{} of {}", what, place));
     };
     check("master", same_bits(one.master, other.master));
     check("moment1", same_bits(one.moment1, other.moment1));
@@ -82,7 +84,10 @@ inline SessionState without_devices(const SessionState& state) {
   return all;
 }
 
-inline const std::vector<std::string> kNone;
+/// What `differences` gives where all bits are the same.
+inline std::vector<std::string> nothing() {
+  return {};
+}
 
 /// Calls change(values) on the master of one parameter, on every device that holds it.
 template <typename Change>

@@ -11,10 +11,14 @@
 
 namespace slimpipe::test {
 
-inline const char* const kWeight = "layer.weight";  ///< [3, 4], rows 0 and 1 in file a, row 2 in file b
-inline const char* const kBias = "layer.bias";      ///< [2] in file b
-inline const std::vector<std::int64_t> kWeightShape = {3, 4};
-inline const std::vector<std::int64_t> kBiasShape = {2};
+inline constexpr const char* kWeight = "layer.weight";  ///< [3, 4], rows 0 and 1 in file a, row 2 in file b
+inline constexpr const char* kBias = "layer.bias";      ///< [2] in file b
+inline std::vector<std::int64_t> weight_shape() {
+  return {3, 4};
+}
+inline std::vector<std::int64_t> bias_shape() {
+  return {2};
+}
 
 inline train::FileRecord write_part(const std::filesystem::path& folder, const std::string& name,
                                     std::vector<io::TensorEntry> entries, const std::vector<float>& values) {
@@ -35,8 +39,8 @@ inline train::Manifest write_parts(const std::filesystem::path& folder, std::int
   manifest.files = {write_part(partial, "a.safetensors", {entry(kWeight, {2, 4})}, {0, 1, 2, 3, 4, 5, 6, 7}),
                     write_part(partial, "b.safetensors", {entry(kWeight, {1, 4}), entry(kBias, {2})},
                                {8, 9, 10, 11, 20, 21})};
-  manifest.tensors[kWeight] = {kWeightShape, {{"a.safetensors", 0, 8}, {"b.safetensors", 8, 4}}};
-  manifest.tensors[kBias] = {kBiasShape, {{"b.safetensors", 0, 2}}};
+  manifest.tensors[kWeight] = {weight_shape(), {{"a.safetensors", 0, 8}, {"b.safetensors", 8, 4}}};
+  manifest.tensors[kBias] = {bias_shape(), {{"b.safetensors", 0, 2}}};
   return manifest;
 }
 
@@ -49,12 +53,14 @@ inline std::filesystem::path write_checkpoint(const std::filesystem::path& folde
 inline std::vector<float> read_all(const std::filesystem::path& checkpoint) {
   train::CheckpointReader reader(checkpoint);
   std::vector<float> values(14);
-  reader.read(kWeight, kWeightShape, 0, std::span(values).first(12));
-  reader.read(kBias, kBiasShape, 0, std::span(values).last(2));
+  reader.read(kWeight, weight_shape(), 0, std::span(values).first(12));
+  reader.read(kBias, bias_shape(), 0, std::span(values).last(2));
   return values;
 }
 
-inline const std::vector<float> kAllValues = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 21};
+inline std::vector<float> all_values() {
+  return {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 21};
+}
 
 inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;

@@ -50,7 +50,7 @@ TEST_CASE("a manifest with any one byte changed is refused or harmless", "[unit]
       changed[i] = byte;
       write_bytes(saved / "manifest.json", changed);
       try {
-        if (read_all(saved) != kAllValues) FAIL_CHECK("wrong values with byte " << i << " changed");
+        if (read_all(saved) != all_values()) FAIL_CHECK("wrong values with byte " << i << " changed");
       } catch (const InputError&) {
         continue;  // refused
       }
@@ -110,7 +110,7 @@ TEST_CASE("another model's checkpoint is refused, naming the tensor", "[unit]") 
   const ScratchFolder scratch;
   CheckpointReader reader(write_checkpoint(scratch.path(), 3));
   std::vector<float> values(12);
-  CHECK_THAT(message_of<InputError>([&] { reader.read("layer.other", kWeightShape, 0, values); }),
+  CHECK_THAT(message_of<InputError>([&] { reader.read("layer.other", weight_shape(), 0, values); }),
              contains("step-00000003: there is no tensor layer.other"));
   CHECK_THAT(message_of<InputError>([&] {
                reader.read(kWeight, {4, 3}, 0, values);
