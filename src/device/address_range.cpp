@@ -24,19 +24,20 @@ namespace slimpipe::device {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr std::int64_t kGiB = 1024 * kMiB;
 constexpr std::int64_t kLeastBytes = 64 * kMiB;
 #if defined(__SANITIZE_THREAD__)
 // The thread sanitizer leaves about 1.5 TiB of addresses to a program and ends it beyond them.
-constexpr std::int64_t kMostBytes = 32 * 1024 * kMiB;
+constexpr std::int64_t kMostBytes = 32 * kGiB;
 #else
-constexpr std::int64_t kMostBytes = 1024 * 1024 * kMiB;
+constexpr std::int64_t kMostBytes = 1024 * kGiB;
 #endif
 
 }  // namespace
 
 std::int64_t preferred_range_bytes() {
   const auto physical = std::int64_t{sysconf(_SC_PHYS_PAGES)} * std::int64_t{sysconf(_SC_PAGESIZE)};
-  return std::clamp(4 * physical, 1024 * kMiB, kMostBytes);
+  return std::clamp(4 * physical, kGiB, kMostBytes);
 }
 
 AddressRange reserve_range(std::int64_t bytes) {

@@ -59,6 +59,7 @@ std::string_view name_of(Scope scope) {
 Arena::Arena(ArenaOptions options) : options_(std::move(options)) {
   SLIMPIPE_CHECK(options_.limit >= 0, "memory limit of {} is {}", options_.owner, options_.limit);
   if (options_.plan_only) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a made-up address is the purpose
     base_ = reinterpret_cast<std::byte*>(kPlannedBase);
     reserved_ = kPlannedRange;
   } else {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <fmt/core.h>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "slimpipe/core/tensor.h"
@@ -46,8 +47,11 @@ inline std::string coordinate_of(const Tensor& tensor, std::int64_t n) {
   return "[" + text + "]";
 }
 
-/// Empty when `actual` agrees with `expected` (row-major), else a text that names the first wrong
-/// coordinate and both values, how many are wrong and the worst. For CHECK(compare(...) == "").
+/// What compare gives when nothing differs.
+inline constexpr std::string_view kAgrees;
+
+/// kAgrees when `actual` agrees with `expected` (row-major), else a text that names the first wrong
+/// coordinate and both values, how many are wrong and the worst. For CHECK(compare(...) == kAgrees).
 /// `scale` is the magnitude of the terms that were added up to make an element, for results that can
 /// cancel: the absolute tolerance is multiplied by it.
 inline std::string compare(const Tensor& actual, const std::vector<double>& expected, double factor = 1.0,
@@ -78,7 +82,7 @@ inline std::string compare(const Tensor& actual, const std::vector<double>& expe
     if (wrong++ == 0)
       first = at(n, "differs") + fmt::format(" (error {:.3g}, allowed {:.3g})", error, allowed);
   }
-  if (wrong == 0) return "";
+  if (wrong == 0) return std::string(kAgrees);
   return first + fmt::format("; {} of {} elements wrong, worst error {:.3g}", wrong, values.size(), worst);
 }
 

@@ -16,7 +16,8 @@
 
 namespace slimpipe::device {
 
-/// What memory is for. Reports keep these apart; SPEC's formulas speak of kSavedActivations alone.
+/// What memory is for. Reports keep these apart; the formulas of arXiv 2504.14519 speak of kSavedActivations
+/// alone.
 enum class Scope : std::uint8_t {
   kWeights,           ///< parameters in the compute type (the master weights themselves in fp32)
   kMasterWeights,     ///< fp32 copies where the compute type is bf16

@@ -25,7 +25,7 @@ class CpuDevice final : public Device {
                 .plan_only = options.plan_only}),
         operators_(options.threads) {}
 
-  int index() const override { return index_; }
+  [[nodiscard]] int index() const override { return index_; }
   Arena& arena() override { return arena_; }
   Stream& stream() override { return stream_; }
   Operators& operators() override { return operators_; }
@@ -55,9 +55,9 @@ class CpuDevice final : public Device {
 
 class CpuBackend final : public Backend {
  public:
-  std::string_view name() const override { return "cpu"; }
+  [[nodiscard]] std::string_view name() const override { return "cpu"; }
 
-  int device_count() const override {
+  [[nodiscard]] int device_count() const override {
     cpu_set_t cores;  // those this process may run on, not those of the machine
     if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
     return CPU_COUNT(&cores);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
 #include <unordered_map>
@@ -79,10 +80,9 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Problem&
 #endif
 }
 
-/// The bytes a matrix's rows take in fp32, packed, rounded so that what follows stays aligned.
-std::int64_t packed_bytes(const Tensor& x) {
+std::int64_t aligned(std::int64_t bytes) {
   constexpr std::int64_t kAlignment = 64;
-  return (x.size() * size_of(DType::kF32) + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 /// The fp32 problem on packed copies: bf16 inputs become fp32, and so does a bf16 C.
@@ -99,10 +99,23 @@ struct ConvertedGemm {
  private:
   Tensor place(const Tensor& x, void* workspace) {
     void* data = workspace == nullptr ? nullptr : static_cast<std::byte*>(workspace) + copies;
-    copies += packed_bytes(x);
+    copies += aligned(x.size() * size_of(DType::kF32));
     return Tensor(data, DType::kF32, {x.dim(0), x.dim(1)});
   }
 };
+
+/// oneDNN takes as many OpenMP threads as its caller may use, which OpenMP keeps for each thread. They
+/// are made as few as leave each a large piece of C: with smaller ones oneDNN shares out the inner
+/// dimension, and the order of its sums would depend on the number of threads.
+void allow_threads(int threads, const Gemm& gemm) {
+  constexpr std::int64_t kOutputsPerThread = 128 * 128;
+  const auto wanted =
+      static_cast<int>(std::clamp<std::int64_t>(gemm.c.size() / kOutputsPerThread, 1, threads));
+  thread_local int allowed = 0;
+  if (allowed == wanted) return;
+  omp_set_num_threads(wanted);
+  allowed = wanted;
+}
 
 bool is_empty(const Gemm& gemm) {
   return gemm.c.size() == 0;
@@ -133,7 +146,7 @@ class MatrixMultiply::Cache {
   /// A primitive with its memory objects, of which only the addresses change from call to call.
   struct Entry {
     explicit Entry(const dnnl::matmul::primitive_desc& descriptor, const dnnl::engine& engine)
-        : scratch_bytes(static_cast<std::int64_t>(descriptor.scratchpad_desc().get_size())),
+        : scratch_bytes(aligned(static_cast<std::int64_t>(descriptor.scratchpad_desc().get_size()))),
           primitive(descriptor),
           a(descriptor.src_desc(), engine, nullptr),
           b(descriptor.weights_desc(), engine, nullptr),
@@ -176,13 +189,14 @@ class MatrixMultiply::Cache {
   std::unordered_map<Problem, Entry, ProblemHash> entries_;
 };
 
-MatrixMultiply::MatrixMultiply(BFloat16Products products)
-    : products_(products), cache_(std::make_unique<Cache>()) {}
+MatrixMultiply::MatrixMultiply(BFloat16Products products, int threads)
+    : products_(products), threads_(threads), cache_(std::make_unique<Cache>()) {}
 
 MatrixMultiply::~MatrixMultiply() = default;
 
 std::int64_t MatrixMultiply::workspace_bytes(const Gemm& gemm) {
   if (is_empty(gemm) || sums_nothing(gemm)) return 0;
+  allow_threads(threads_, gemm);
   if (gemm.a.dtype() == DType::kBF16 && products_ == BFloat16Products::kConverted) {
     const ConvertedGemm converted(gemm, nullptr);
     return converted.copies + cache_->entry_of(converted.gemm).scratch_bytes;
@@ -196,6 +210,7 @@ void MatrixMultiply::run(const Gemm& gemm, Tensor workspace) {
     if (!gemm.accumulate) zero(gemm.c, 1);
     return;
   }
+  allow_threads(threads_, gemm);
   if (gemm.a.dtype() == DType::kBF16 && products_ == BFloat16Products::kConverted) {
     run_converted(gemm, workspace);
   } else {

@@ -16,10 +16,10 @@ enum class BFloat16Products : std::uint8_t {
 /// kNative where oneDNN has an optimised kernel for this CPU (on x86: AVX-512), else kConverted.
 [[nodiscard]] BFloat16Products best_bfloat16_products();
 
-/// Belongs to one device; not thread-safe. Uses the OpenMP threads that the calling thread may use.
+/// Belongs to one device; not thread-safe. Large products use up to `threads` OpenMP threads.
 class MatrixMultiply {
  public:
-  explicit MatrixMultiply(BFloat16Products products);
+  MatrixMultiply(BFloat16Products products, int threads);
   ~MatrixMultiply();
   MatrixMultiply(const MatrixMultiply&) = delete;
   MatrixMultiply& operator=(const MatrixMultiply&) = delete;
@@ -32,6 +32,7 @@ class MatrixMultiply {
   void run_converted(const Gemm& gemm, Tensor workspace);
 
   BFloat16Products products_;
+  int threads_;
   std::unique_ptr<Cache> cache_;
 };
 

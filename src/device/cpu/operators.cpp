@@ -1,7 +1,5 @@
 #include "device/cpu/operators.h"
 
-#include <omp.h>
-
 #include "device/cpu/adamw.h"
 #include "device/cpu/attention.h"
 #include "device/cpu/cross_entropy.h"
@@ -14,28 +12,14 @@
 
 namespace slimpipe::device::cpu {
 
-namespace {
-
-/// oneDNN takes as many OpenMP threads as its caller may use, which OpenMP keeps per thread.
-void allow_threads(int threads) {
-  thread_local int allowed = 0;
-  if (allowed == threads) return;
-  omp_set_num_threads(threads);
-  allowed = threads;
-}
-
-}  // namespace
-
 void CpuOperators::gemm(Stream& /*stream*/, const Gemm& gemm, Tensor workspace) {
   check_gemm(gemm);
-  allow_threads(threads_);
   check_workspace("gemm", workspace, matrix_multiply_.workspace_bytes(gemm));
   matrix_multiply_.run(gemm, workspace);
 }
 
 std::int64_t CpuOperators::gemm_workspace_bytes(const Gemm& gemm) {
   check_gemm(gemm);
-  allow_threads(threads_);
   return matrix_multiply_.workspace_bytes(gemm);
 }
 

@@ -1,11 +1,14 @@
 #include "slimpipe/device/arena.h"
 
+#include <array>
 #include <cstring>
 #include <limits>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include "slimpipe/core/random.h"
 
@@ -81,8 +84,8 @@ TEST_CASE("neighbouring holes become one, in whatever order they are freed", "[u
       {0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}};
   for (const auto& order : orders) {
     Arena arena({.owner = "device 0"});
-    std::vector<void*> blocks;
-    for (int i = 0; i < 3; ++i) blocks.push_back(arena.allocate(Scope::kWorkspace, 64, "part"));
+    std::array<void*, 3> blocks{};
+    for (void*& block : blocks) block = arena.allocate(Scope::kWorkspace, 64, "part");
     void* fence = arena.allocate(Scope::kWorkspace, 64, "fence");
     for (const std::size_t i : order) arena.free(blocks[i]);
     CHECK(arena.allocate(Scope::kWorkspace, 192, "whole") == blocks[0]);
@@ -222,6 +225,22 @@ TEST_CASE("a buffer frees what it owns once, moved or not", "[unit]") {
   }
   CHECK(arena.stats().total_live == 0);
 }
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST_CASE("the address sanitizer knows what is not allocated", "[unit]") {
+  Arena arena({.owner = "device 0"});
+  auto* first = static_cast<char*>(arena.allocate(Scope::kWorkspace, 100, "first"));
+  auto* second = static_cast<char*>(arena.allocate(Scope::kWorkspace, 64, "second"));
+  CHECK_FALSE(__asan_address_is_poisoned(first + 99));
+  CHECK(__asan_address_is_poisoned(first + 100));
+  CHECK_FALSE(__asan_address_is_poisoned(second));
+  CHECK(__asan_address_is_poisoned(second + 64));
+  arena.free(first);
+  CHECK(__asan_address_is_poisoned(first));
+  CHECK(arena.allocate(Scope::kWorkspace, 100, "again") == first);
+  CHECK_FALSE(__asan_address_is_poisoned(first));
+}
+#endif
 
 TEST_CASE("every scope has a name of its own", "[unit]") {
   std::set<std::string_view> names;
