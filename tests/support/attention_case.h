@@ -142,16 +142,15 @@ class AttentionCase {
   std::vector<OwnedTensor> k, v, dk, dv;
 };
 
-/// How far fp32 may be from the definition, beyond the table of tolerances: a score's own rounding error
-/// grows with its size and becomes a relative error of its weight.
-inline double score_factor(const AttentionShape& shape) {
-  return 4.0 + 4.0 * shape.query_scale;
-}
-
-/// bf16 products round weights and their gradients to 2^-9 once more; sums of them are compared on the scale
-/// of what they sum up. fp32 results of bf16 inputs get the tolerance of bf16.
-inline double bf16_in_fp32(const OwnedTensor& x) {
-  return x.view().dtype() == DType::kF32 ? 2000.0 : 1.0;
+/// How far results may be from the definition, in units of the tolerance of what they are stored in.
+inline double allowed_factor(const AttentionShape& shape, DType compute, DType stored) {
+  // A score's own rounding error grows with its size and becomes a relative error of its weight.
+  const double in_fp32 = 4.0 + 4.0 * shape.query_scale;
+  if (compute == DType::kF32) return in_fp32;
+  // Weights, their gradients and o, hence delta, are each rounded to bf16 once.
+  const double to_fp32 = tolerance_of(DType::kBF16).relative / tolerance_of(DType::kF32).relative;
+  const double in_bf16 = 3.0 + in_fp32 / to_fp32;
+  return stored == DType::kF32 ? in_bf16 * to_fp32 : in_bf16;
 }
 
 inline double largest(const std::vector<double>& values) {
@@ -161,12 +160,12 @@ inline double largest(const std::vector<double>& values) {
   return magnitude;
 }
 
+/// Errors are judged by the largest element, and `unit` where all may cancel.
 inline void check_close(const char* what, const OwnedTensor& actual, const std::vector<double>& expected,
-                        const AttentionShape& shape, DType dtype) {
-  double factor = score_factor(shape);
-  if (dtype == DType::kBF16) factor = (1.0 + shape.query_scale) * bf16_in_fp32(actual);
+                        const AttentionShape& shape, DType dtype, double unit = 1.0) {
   INFO(what << " of " << name_of(dtype) << ", " << shape.describe());
-  CHECK(compare(actual, expected, factor, std::max(1.0, largest(expected))) == "");
+  CHECK(compare(actual, expected, allowed_factor(shape, dtype, actual.view().dtype()),
+                std::max(unit, largest(expected))) == kAgrees);
 }
 
 inline void check_against_reference(const AttentionShape& shape, DType dtype) {
@@ -179,7 +178,7 @@ inline void check_against_reference(const AttentionShape& shape, DType dtype) {
   check_close("delta", c.delta, expected.delta, shape, dtype);
   check_close("dq", c.dq, expected.dq, shape, dtype);
   for (std::size_t i = 0; i < c.dk.size(); ++i) {
-    check_close("dk", c.dk[i], expected.dk[i], shape, dtype);
+    check_close("dk", c.dk[i], expected.dk[i], shape, dtype, shape.query_scale);
     check_close("dv", c.dv[i], expected.dv[i], shape, dtype);
   }
 }

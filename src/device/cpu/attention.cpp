@@ -34,10 +34,6 @@ void for_each_item(std::int64_t items, int threads, Tensor workspace, std::int64
   for (std::int64_t item = 0; item < items; ++item) body(item, memory + omp_get_thread_num() * scratch_bytes);
 }
 
-std::int64_t kv_heads_of(std::span<const KvBlock> blocks) {
-  return blocks.empty() ? 0 : blocks[0].k.dim(1);
-}
-
 }  // namespace
 
 std::int64_t attention_forward_workspace_bytes(const AttentionForward& args, int threads) {
@@ -77,7 +73,7 @@ void attention_backward(const AttentionBackward& args, Tensor workspace, int thr
   const std::int64_t scratch_bytes = kernels.backward_scratch_bytes(args.q.dim(2));
   check_workspace("attention_backward", workspace, std::max(threads, 1) * scratch_bytes);
   // Without keys every query head stands alone, and its dq becomes 0.
-  const std::int64_t kv_heads = args.blocks.empty() ? args.q.dim(1) : kv_heads_of(args.blocks);
+  const std::int64_t kv_heads = args.blocks.empty() ? args.q.dim(1) : args.blocks[0].k.dim(1);
   if (kv_heads == 0) return;
   for_each_item(kv_heads, threads, workspace, scratch_bytes, [&](std::int64_t item, std::byte* scratch) {
     kernels.backward(args, item, args.q.dim(1) / kv_heads, scratch);

@@ -1,5 +1,8 @@
 #pragma once
 // Attention over a list of KV blocks on the CPU; the contracts are those of device/operators.h.
+//
+// The forward is shared among threads by query head and block of queries, the backward by KV head: more
+// threads than KV heads do not make it faster. The workspace grows with head size and threads alone.
 
 #include <cstdint>
 
