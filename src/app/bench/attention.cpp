@@ -105,7 +105,7 @@ void bench_attention(const BenchOptions& options) {
       static_cast<long long>(tokens));
   Table table(
       {"type", "head size", "K,V blocks", "forward GF/s", "ratio", "backward GF/s", "ratio", "peak GF/s"});
-  for (const DType compute : {DType::kF32, DType::kBF16}) {
+  for (const DType compute : options.dtypes) {
     for (const std::int64_t head_size : {64, 128}) {
       for (const int blocks : {1, 8}) {
         if (tokens % blocks != 0) continue;

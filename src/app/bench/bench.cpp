@@ -25,8 +25,9 @@ void check_sizes(const bench::BenchOptions& options) {
   }
 }
 
-void add_benchmark(CLI::App& command, Action& action, const std::shared_ptr<bench::BenchOptions>& options,
-                   const char* name, const char* what, Benchmark benchmark) {
+CLI::App* add_benchmark(CLI::App& command, Action& action,
+                        const std::shared_ptr<bench::BenchOptions>& options, const char* name,
+                        const char* what, Benchmark benchmark) {
   CLI::App* sub = command.add_subcommand(name, what);
   sub->add_option("--repeats", options->repeats, "Measurements; medians are printed")
       ->check(integer_in(1, 1000))
@@ -50,6 +51,18 @@ void add_benchmark(CLI::App& command, Action& action, const std::shared_ptr<benc
       return 0;
     };
   });
+  return sub;
+}
+
+void add_dtype(CLI::App& benchmark, const std::shared_ptr<bench::BenchOptions>& options) {
+  benchmark
+      .add_option_function<std::string>(
+          "--dtype",
+          [options](const std::string& name) {
+            options->dtypes = {name == "fp32" ? DType::kF32 : DType::kBF16};
+          },
+          "Only this compute type: fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
 }
 
 }  // namespace
@@ -59,12 +72,19 @@ void add_bench(CLI::App& app, Action& action) {
   command->require_subcommand(1);
   command->footer("Every figure is a median within one run, on pinned cores; compare ratios, not machines.");
   auto options = std::make_shared<bench::BenchOptions>();
-  add_benchmark(*command, action, options, "gemm", "Matrix products of a layer against the multiply-add peak",
-                bench::bench_gemm);
-  add_benchmark(*command, action, options, "attention", "Attention kernels against the multiply-add peak",
-                bench::bench_attention);
-  add_benchmark(*command, action, options, "step",
-                "A training step on one device against its matrix products", bench::bench_step);
+  CLI::App* gemm =
+      add_benchmark(*command, action, options, "gemm",
+                    "Matrix products of a layer against the multiply-add peak", bench::bench_gemm);
+  CLI::App* attention =
+      add_benchmark(*command, action, options, "attention", "Attention kernels against the multiply-add peak",
+                    bench::bench_attention);
+  CLI::App* step =
+      add_benchmark(*command, action, options, "step",
+                    "A training step on one device against its matrix products", bench::bench_step);
+  for (CLI::App* benchmark : {gemm, attention, step}) add_dtype(*benchmark, options);
+  step->add_option("--format", options->format, "text or json (one line a compute type)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   add_benchmark(*command, action, options, "pipeline", "Two devices: slimpipe against 1f1b and one device",
                 bench::bench_pipeline);
 }

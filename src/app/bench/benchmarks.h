@@ -2,6 +2,7 @@
 // The parts of `slimpipe bench`. Each prints a table of what was reached against what this machine can do,
 // measured in the same run.
 
+#include <string>
 #include <vector>
 
 #include "slimpipe/config/run_config.h"
@@ -15,6 +16,8 @@ struct BenchOptions {
   std::int64_t sequence_length = 2048;
   std::int64_t head_size = 64;
   std::int64_t layers = 2;
+  std::vector<DType> dtypes = {DType::kF32, DType::kBF16};  ///< gemm, attention, step
+  std::string format = "text";                              ///< step: text or json
 };
 
 /// A Llama of these sizes with a byte vocabulary; FFN 8/3 of hidden, rounded up to a multiple of 128.

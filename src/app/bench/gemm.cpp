@@ -77,7 +77,7 @@ double gemm_rate(device::Device& device, const config::ModelConfig& model, std::
 void bench_gemm(const BenchOptions& options) {
   pin_to_core(allowed_cores() - 1);
   const auto device = device::make_cpu_backend()->make_device({});
-  for (const DType compute : {DType::kF32, DType::kBF16}) {
+  for (const DType compute : options.dtypes) {
     const double peak = device::measured_cpu_peak_flops(compute);
     const auto name = std::string(name_of(compute));
     std::printf("%s matrix products of a layer, hidden %lld, one core\n", name.c_str(),

@@ -1,5 +1,7 @@
-#include <chrono>
 #include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "slimpipe/device/peak.h"
 #include "slimpipe/model/parameters.h"
@@ -11,47 +13,85 @@
 namespace slimpipe::app::bench {
 namespace {
 
-void bench_compute_type(const BenchOptions& options, config::ComputeType dtype) {
+/// What the steps of one compute type reached; the vectors hold one value a repeat.
+struct StepRates {
+  config::ModelConfig model;
+  double first_loss = 0;
+  double flops_per_token = 0;
+  std::vector<double> step_flops;  ///< model FLOP/s of whole steps
+  std::vector<double> gemm_flops;  ///< FLOP/s of their matrix products alone
+  std::vector<double> ratios;
+  double peak_bytes = 0;
+
+  [[nodiscard]] double tokens_per_second(double flops) const { return flops / flops_per_token; }
+};
+
+StepRates measure(const BenchOptions& options, DType compute) {
   config::RunConfig config = bench_config(options);
-  config.training.dtype = dtype;
-  const DType compute = train::compute_type(config);
+  config.training.dtype = compute == DType::kF32 ? config::ComputeType::kFp32 : config::ComputeType::kBf16;
   PinnedSession session(config);
   const train::Batch batch = random_batch(config);
   const auto device = device::make_cpu_backend()->make_device({});
 
   // The yardsticks are taken between the steps, so that a change of the machine's speed meets both.
-  std::vector<double> step_rates;
-  std::vector<double> gemm_rates;
-  std::vector<double> ratios;
+  StepRates rates{.model = config.model};
+  rates.flops_per_token = model::flops_per_token(config.model, config.data.sequence_length, false);
   const double tokens = static_cast<double>(config.training.microbatches * config.data.sequence_length);
-  const double flops = tokens * model::flops_per_token(config.model, config.data.sequence_length, false);
   (void)session.seconds_of_step(batch);
+  rates.first_loss = session.last().loss;
   for (int i = 0; i < options.repeats; ++i) {
     const double gemm = gemm_rate(*device, config.model, config.data.sequence_length, compute, 1, false);
-    const double rate = flops / session.seconds_of_step(batch);
-    step_rates.push_back(rate);
-    gemm_rates.push_back(gemm);
-    ratios.push_back(rate / gemm);
+    const double rate = tokens * rates.flops_per_token / session.seconds_of_step(batch);
+    rates.step_flops.push_back(rate);
+    rates.gemm_flops.push_back(gemm);
+    rates.ratios.push_back(rate / gemm);
   }
-  const Spread ratio_spread = spread_of(ratios);
+  rates.peak_bytes = session.peak_bytes();
+  return rates;
+}
+
+void print_text(const BenchOptions& options, DType compute, const StepRates& rates) {
+  const Spread steps = spread_of(rates.step_flops);
+  const Spread ratios = spread_of(rates.ratios);
   std::printf(
       "%s step, %lld layers, hidden %lld, sequence %lld, head size %lld: %s GF/s of model FLOPs, %.0f "
       "tokens/s; "
       "matrix products alone %s GF/s; ratio %.2f (%.2f to %.2f in %d repeats)\n",
       std::string(name_of(compute)).c_str(), static_cast<long long>(options.layers),
       static_cast<long long>(options.hidden), static_cast<long long>(options.sequence_length),
-      static_cast<long long>(options.head_size), gflops(spread_of(step_rates).median).c_str(),
-      spread_of(step_rates).median / flops * tokens, gflops(spread_of(gemm_rates).median).c_str(),
-      ratio_spread.median, ratio_spread.low, ratio_spread.high, options.repeats);
-  std::printf("peak tensor memory %.1f MiB\n", session.peak_bytes() / (1 << 20));
+      static_cast<long long>(options.head_size), gflops(steps.median).c_str(),
+      rates.tokens_per_second(steps.median), gflops(spread_of(rates.gemm_flops).median).c_str(),
+      ratios.median, ratios.low, ratios.high, options.repeats);
+  std::printf("peak tensor memory %.1f MiB\n", rates.peak_bytes / (1 << 20));
+}
+
+void print_json(const BenchOptions& options, DType compute, const StepRates& rates) {
+  std::vector<double> tokens_per_second;
+  for (const double flops : rates.step_flops) tokens_per_second.push_back(rates.tokens_per_second(flops));
+  const nlohmann::ordered_json line = {{"benchmark", "step"},
+                                       {"dtype", name_of(compute)},
+                                       {"layers", rates.model.layers},
+                                       {"hidden", rates.model.hidden},
+                                       {"heads", rates.model.heads},
+                                       {"kv_heads", rates.model.kv_heads},
+                                       {"head_size", rates.model.head_size},
+                                       {"ffn", rates.model.ffn},
+                                       {"vocabulary", rates.model.vocabulary},
+                                       {"sequence_length", options.sequence_length},
+                                       {"flops_per_token", rates.flops_per_token},
+                                       {"first_loss", rates.first_loss},
+                                       {"tokens_per_second", tokens_per_second},
+                                       {"gemm_flops_per_second", rates.gemm_flops},
+                                       {"peak_bytes", rates.peak_bytes}};
+  std::printf("%s\n", line.dump().c_str());
 }
 
 }  // namespace
 
 void bench_step(const BenchOptions& options) {
   pin_to_core(allowed_cores() - 1);
-  for (const auto dtype : {config::ComputeType::kFp32, config::ComputeType::kBf16})
-    bench_compute_type(options, dtype);
+  const auto print = options.format == "json" ? print_json : print_text;
+  for (const DType compute : options.dtypes) print(options, compute, measure(options, compute));
 }
 
 }  // namespace slimpipe::app::bench

@@ -81,13 +81,15 @@ class BackwardHead {
         head_size_(args.q.dim(2)),
         block_(block_queries(head_size_)),
         log2_scale_(args.scale * std::numbers::log2e_v<float>),
-        scratch_(memory, head_size_) {}
+        scratch_(memory, head_size_),
+        queries_{0, 0, args.query_position, scratch_.document_starts} {}
 
   void run() {
     const std::int64_t queries = args_.q.dim(0);
     for (head_ = kv_head_ * heads_per_kv_head_; head_ < (kv_head_ + 1) * heads_per_kv_head_; ++head_)
-      for (begin_ = 0; begin_ < queries; begin_ += block_) {
-        end_ = std::min(queries, begin_ + block_);
+      for (std::int64_t begin = 0; begin < queries; begin += block_) {
+        queries_.begin = begin;
+        queries_.end = std::min(queries, begin + block_);
         load_queries();
         for (std::size_t i = 0; i < args_.blocks.size(); ++i)
           for (std::int64_t key = 0; key < args_.blocks[i].k.dim(0); key += kBackwardKeys)
@@ -98,39 +100,31 @@ class BackwardHead {
   }
 
  private:
-  [[nodiscard]] std::int64_t panels() const { return (end_ - begin_ + kPanelQueries - 1) / kPanelQueries; }
-  [[nodiscard]] std::int64_t panel_begin(std::int64_t panel) const { return begin_ + panel * kPanelQueries; }
-  [[nodiscard]] std::int64_t panel_end(std::int64_t panel) const {
-    return std::min(end_, panel_begin(panel) + kPanelQueries);
-  }
-  [[nodiscard]] QuerySpan span(std::int64_t begin, std::int64_t end) const {
-    return {args_.query_position + begin, end - begin, scratch_.document_starts + (begin - begin_)};
-  }
   [[nodiscard]] std::int64_t weight_stride() const { return packed_stride(block_ / kPair); }
 
   void load_queries() {
-    find_document_starts(args_.document_starts, args_.query_position + begin_, end_ - begin_,
+    find_document_starts(args_.document_starts, queries_.span().position, queries_.span().count,
                          scratch_.document_starts);
-    const std::int64_t padded = panels() * kPanelQueries;
+    const std::int64_t padded = queries_.panels() * kPanelQueries;
     const std::int64_t panel_units = head_size_ / kPair * kPanelQueries;
-    for (std::int64_t panel = 0; panel < panels(); ++panel) {
-      const std::int64_t first = panel_begin(panel);
-      const std::int64_t last = panel_end(panel);
+    for (std::int64_t panel = 0; panel < queries_.panels(); ++panel) {
+      const std::int64_t first = queries_.panel_begin(panel);
+      const std::int64_t last = queries_.panel_end(panel);
       Operands::pack_panel(head_rows<const T>(args_.q, head_, first, last), head_size_,
                            scratch_.queries + panel * panel_units);
       Operands::pack_panel(head_rows<const T>(args_.d_o, head_, first, last), head_size_,
                            scratch_.d_outputs + panel * panel_units);
     }
-    Operands::pack_columns(head_rows<const T>(args_.q, head_, begin_, end_), head_size_, padded,
-                           scratch_.query_rows);
-    Operands::pack_columns(head_rows<const T>(args_.d_o, head_, begin_, end_), head_size_, padded,
-                           scratch_.d_output_rows);
-    const float* lse = args_.lse.as<float>() + head_ * args_.lse.stride(0) + begin_;
-    const float* delta = args_.delta.as<float>() + head_ * args_.delta.stride(0) + begin_;
+    Operands::pack_columns(head_rows<const T>(args_.q, head_, queries_.begin, queries_.end), head_size_,
+                           padded, scratch_.query_rows);
+    Operands::pack_columns(head_rows<const T>(args_.d_o, head_, queries_.begin, queries_.end), head_size_,
+                           padded, scratch_.d_output_rows);
+    const float* lse = args_.lse.as<float>() + head_ * args_.lse.stride(0) + queries_.begin;
+    const float* delta = args_.delta.as<float>() + head_ * args_.delta.stride(0) + queries_.begin;
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     // A query that sees nothing, or does not exist, must have weights of 0: 2^(score - infinity).
     for (std::int64_t i = 0; i < padded; ++i) {
-      const bool blind = i >= end_ - begin_ || lse[i] == -kInfinity;
+      const bool blind = i >= queries_.end - queries_.begin || lse[i] == -kInfinity;
       scratch_.log_sums[i] = blind ? kInfinity : lse[i] * std::numbers::log2e_v<float>;
       scratch_.deltas[i] = blind ? 0.0F : delta[i];
     }
@@ -141,7 +135,7 @@ class BackwardHead {
   void visit_tile(const KvBlock& block, const KvGradientBlock& gradient, std::int64_t begin,
                   std::int64_t end) {
     const std::int64_t position = block.first_position + begin;
-    if (visible_keys(span(begin_, end_), position, end - begin).empty()) return;
+    if (visible_keys(queries_.span(), position, end - begin).empty()) return;
     const std::int64_t padded = (end - begin + kGroupRows - 1) / kGroupRows * kGroupRows;
     const HeadRows<const T> k = head_rows<const T>(block.k, kv_head_, begin, end);
     const HeadRows<const T> v = head_rows<const T>(block.v, kv_head_, begin, end);
@@ -149,10 +143,10 @@ class BackwardHead {
     Operands::pack_rows(v, head_size_, padded, scratch_.values);
     if constexpr (kPair > 1) Operands::pack_columns(k, head_size_, padded, scratch_.key_columns);
 
-    std::int64_t first_panel = panels();  // those that see some of the keys are neighbours
+    std::int64_t first_panel = queries_.panels();  // those that see some of the keys are neighbours
     std::int64_t last_panel = -1;
-    for (std::int64_t panel = 0; panel < panels(); ++panel) {
-      const QuerySpan queries = span(panel_begin(panel), panel_end(panel));
+    for (std::int64_t panel = 0; panel < queries_.panels(); ++panel) {
+      const QuerySpan queries = queries_.panel_span(panel);
       const VisibleKeys visible = visible_keys(queries, position, end - begin);
       if (visible.empty()) continue;
       first_panel = std::min(first_panel, panel);
@@ -184,7 +178,8 @@ class BackwardHead {
 
   template <class Mask>
   void visit_panel(std::int64_t panel, const VisibleKeys& keys, const Mask& mask) {
-    const std::int64_t vectors = (panel_end(panel) - panel_begin(panel) + kVectorLanes - 1) / kVectorLanes;
+    const std::int64_t vectors =
+        (queries_.panel_end(panel) - queries_.panel_begin(panel) + kVectorLanes - 1) / kVectorLanes;
     const std::int64_t count = keys.end - keys.begin;
     const std::int64_t rows = (count + kGroupRows - 1) / kGroupRows * kGroupRows;
     const std::int64_t stride = packed_stride(head_size_ / kPair);
@@ -240,9 +235,9 @@ class BackwardHead {
   /// gradient += left · right over the queries of the panels [first_panel, last_panel].
   void add_gradients(const HeadRows<float>& gradient, const Unit* left, const Unit* right,
                      std::int64_t position, std::int64_t first_panel, std::int64_t last_panel) {
-    const std::int64_t first = panel_begin(first_panel);
-    const std::int64_t steps = (panel_end(last_panel) - first + kPair - 1) / kPair;
-    const std::int64_t skipped = (first - begin_) / kPair;
+    const std::int64_t first = queries_.panel_begin(first_panel);
+    const std::int64_t steps = (queries_.panel_end(last_panel) - first + kPair - 1) / kPair;
+    const std::int64_t skipped = (first - queries_.begin) / kPair;
     const std::int64_t stride = packed_stride(head_size_);
     multiply<Operands, LeftOrder::kRows>(
         {left + skipped, weight_stride()}, {right + skipped * stride, stride},
@@ -254,9 +249,9 @@ class BackwardHead {
   void store_queries() {
     alignas(64) float ones[kPanelQueries];
     std::fill_n(ones, kPanelQueries, 1.0F);
-    for (std::int64_t panel = 0; panel < panels(); ++panel)
+    for (std::int64_t panel = 0; panel < queries_.panels(); ++panel)
       unpack_panel(scratch_.d_queries + panel * head_size_ * kPanelQueries, ones, head_size_,
-                   head_rows<float>(args_.dq, head_, panel_begin(panel), panel_end(panel)));
+                   head_rows<float>(args_.dq, head_, queries_.panel_begin(panel), queries_.panel_end(panel)));
   }
 
   const AttentionBackward& args_;
@@ -266,9 +261,8 @@ class BackwardHead {
   const std::int64_t block_;
   const float log2_scale_;
   const BackwardScratch<Unit, kPair> scratch_;
-  std::int64_t head_ = 0;   ///< the query head and
-  std::int64_t begin_ = 0;  ///< the queries that scratch holds
-  std::int64_t end_ = 0;
+  QueryBlock queries_;     ///< what scratch holds, and
+  std::int64_t head_ = 0;  ///< of which query head
 };
 
 }  // namespace slimpipe::device::cpu::HWY_NAMESPACE

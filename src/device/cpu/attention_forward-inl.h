@@ -39,37 +39,28 @@ class ForwardBlock {
       : args_(args),
         head_(head),
         kv_head_(args.blocks.empty() ? 0 : head / (args.q.dim(1) / args.blocks[0].k.dim(1))),
-        begin_(begin),
-        end_(end),
         head_size_(args.q.dim(2)),
         log2_scale_(args.scale * std::numbers::log2e_v<float>),
-        scratch_(memory, head_size_) {}
+        scratch_(memory, head_size_),
+        queries_{begin, end, args.query_position, scratch_.document_starts} {}
 
   void run() {
     load_queries();
     for (const KvBlock& block : args_.blocks)
       for (std::int64_t key = 0; key < block.k.dim(0); key += kForwardKeys)
         visit_tile(block, key, std::min(block.k.dim(0), key + kForwardKeys));
-    for (std::int64_t panel = 0; panel < panels(); ++panel) store_panel(panel);
+    for (std::int64_t panel = 0; panel < queries_.panels(); ++panel) store_panel(panel);
   }
 
  private:
-  [[nodiscard]] std::int64_t panels() const { return (end_ - begin_ + kPanelQueries - 1) / kPanelQueries; }
-  [[nodiscard]] std::int64_t panel_begin(std::int64_t panel) const { return begin_ + panel * kPanelQueries; }
-  [[nodiscard]] std::int64_t panel_end(std::int64_t panel) const {
-    return std::min(end_, panel_begin(panel) + kPanelQueries);
-  }
-  [[nodiscard]] QuerySpan span(std::int64_t begin, std::int64_t end) const {
-    return {args_.query_position + begin, end - begin, scratch_.document_starts + (begin - begin_)};
-  }
-
   void load_queries() {
-    find_document_starts(args_.document_starts, args_.query_position + begin_, end_ - begin_,
+    find_document_starts(args_.document_starts, queries_.span().position, queries_.span().count,
                          scratch_.document_starts);
-    for (std::int64_t panel = 0; panel < panels(); ++panel)
-      Operands::pack_panel(head_rows<const T>(args_.q, head_, panel_begin(panel), panel_end(panel)),
-                           head_size_, scratch_.queries + panel * head_size_ / kPair * kPanelQueries);
-    const std::int64_t queries = panels() * kPanelQueries;
+    for (std::int64_t panel = 0; panel < queries_.panels(); ++panel)
+      Operands::pack_panel(
+          head_rows<const T>(args_.q, head_, queries_.panel_begin(panel), queries_.panel_end(panel)),
+          head_size_, scratch_.queries + panel * head_size_ / kPair * kPanelQueries);
+    const std::int64_t queries = queries_.panels() * kPanelQueries;
     std::fill_n(scratch_.outputs, queries * head_size_, 0.0F);
     // Finite, so that the difference of two maxima is never infinity minus infinity.
     std::fill_n(scratch_.maxima, queries, std::numeric_limits<float>::lowest());
@@ -79,13 +70,13 @@ class ForwardBlock {
   /// Keys [begin, end) of a block, for every panel that sees some of them.
   void visit_tile(const KvBlock& block, std::int64_t begin, std::int64_t end) {
     const std::int64_t position = block.first_position + begin;
-    if (visible_keys(span(begin_, end_), position, end - begin).empty()) return;
+    if (visible_keys(queries_.span(), position, end - begin).empty()) return;
     const std::int64_t padded = (end - begin + kGroupRows - 1) / kGroupRows * kGroupRows;
     Operands::pack_rows(head_rows<const T>(block.k, kv_head_, begin, end), head_size_, padded, scratch_.keys);
     Operands::pack_columns(head_rows<const T>(block.v, kv_head_, begin, end), head_size_, padded,
                            scratch_.values);
-    for (std::int64_t panel = 0; panel < panels(); ++panel) {
-      const QuerySpan queries = span(panel_begin(panel), panel_end(panel));
+    for (std::int64_t panel = 0; panel < queries_.panels(); ++panel) {
+      const QuerySpan queries = queries_.panel_span(panel);
       const VisibleKeys visible = visible_keys(queries, position, end - begin);
       if (visible.empty()) continue;
       if (visible.partial)
@@ -97,7 +88,8 @@ class ForwardBlock {
 
   template <class Mask>
   void visit_panel(std::int64_t panel, const VisibleKeys& keys, const Mask& mask) {
-    const std::int64_t vectors = (panel_end(panel) - panel_begin(panel) + kVectorLanes - 1) / kVectorLanes;
+    const std::int64_t vectors =
+        (queries_.panel_end(panel) - queries_.panel_begin(panel) + kVectorLanes - 1) / kVectorLanes;
     const std::int64_t count = keys.end - keys.begin;
     const std::int64_t key_stride = packed_stride(head_size_ / kPair);
     multiply<Operands, LeftOrder::kRows>(
@@ -126,36 +118,30 @@ class ForwardBlock {
     const std::int64_t count = keys.end - keys.begin;
     float* maxima = scratch_.maxima + panel * kPanelQueries + query;
     float* sums = scratch_.sums + panel * kPanelQueries + query;
-    float* scores = scratch_.scores + query;
+    const float* scores = scratch_.scores + query;
     const auto scale = hn::Set(d, log2_scale_);
     const auto hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
 
     const auto old_maximum = hn::Load(d, maxima);
     auto maximum = old_maximum;
     for (std::int64_t j = 0; j < count; ++j) {
-      const auto score = masked(mask, query, keys.begin + j,
-                                hn::Mul(hn::Load(d, scores + j * kPanelQueries), scale), hidden);
-      hn::Store(score, d, scores + j * kPanelQueries);
-      maximum = hn::Max(maximum, score);
+      const auto score = hn::Mul(hn::Load(d, scores + j * kPanelQueries), scale);
+      maximum = hn::Max(maximum, masked(mask, query, keys.begin + j, score, hidden));
     }
     const auto rescale = exp2_of(hn::Sub(old_maximum, maximum));
     auto sum = hn::Mul(hn::Load(d, sums), rescale);
-    std::int64_t j = 0;
-    for (; j + kPair <= count; j += kPair) {
+    for (std::int64_t j = 0; j < count; j += kPair) {
       FloatVector weights[kPair];
       for (int i = 0; i < kPair; ++i) {
-        weights[i] = exp2_of(hn::Sub(hn::Load(d, scores + (j + i) * kPanelQueries), maximum));
+        if (j + i >= count) {
+          weights[i] = hn::Zero(d);
+          continue;
+        }
+        const auto exponent = hn::MulSub(hn::Load(d, scores + (j + i) * kPanelQueries), scale, maximum);
+        weights[i] = masked(mask, query, keys.begin + j + i, exp2_of(exponent), hn::Zero(d));
         sum = hn::Add(sum, weights[i]);
       }
       Operands::store_steps(weights, scratch_.weights + j / kPair * kPanelQueries + query);
-    }
-    if constexpr (kPair == 2) {
-      if (j < count) {
-        const FloatVector weights[kPair] = {
-            exp2_of(hn::Sub(hn::Load(d, scores + j * kPanelQueries), maximum)), hn::Zero(d)};
-        sum = hn::Add(sum, weights[0]);
-        Operands::store_steps(weights, scratch_.weights + j / kPair * kPanelQueries + query);
-      }
     }
     hn::Store(maximum, d, maxima);
     hn::Store(sum, d, sums);
@@ -166,10 +152,11 @@ class ForwardBlock {
     alignas(64) float factors[kPanelQueries];
     const float* maxima = scratch_.maxima + panel * kPanelQueries;
     const float* sums = scratch_.sums + panel * kPanelQueries;
-    const HeadRows<T> rows = head_rows<T>(args_.o, head_, panel_begin(panel), panel_end(panel));
-    float* lse = args_.lse.as<float>() + head_ * args_.lse.stride(0) + panel_begin(panel);
+    const HeadRows<T> rows =
+        head_rows<T>(args_.o, head_, queries_.panel_begin(panel), queries_.panel_end(panel));
+    float* lse = args_.lse.as<float>() + head_ * args_.lse.stride(0) + queries_.panel_begin(panel);
     for (std::int64_t i = 0; i < rows.count; ++i) {
-      // A query that saw a key has a sum of at least 1, that of its largest score, or it is NaN.
+      // A query that saw a key has a sum of about 1 or more, from its largest score, or it is NaN.
       const bool blind = sums[i] == 0.0F;
       factors[i] = blind ? 0.0F : 1.0F / sums[i];
       lse[i] = blind ? -std::numeric_limits<float>::infinity()
@@ -182,11 +169,10 @@ class ForwardBlock {
   const AttentionForward& args_;
   const std::int64_t head_;
   const std::int64_t kv_head_;
-  const std::int64_t begin_;
-  const std::int64_t end_;
   const std::int64_t head_size_;
   const float log2_scale_;
   const ForwardScratch<Unit, kPair> scratch_;
+  const QueryBlock queries_;
 };
 
 }  // namespace slimpipe::device::cpu::HWY_NAMESPACE

@@ -22,9 +22,11 @@ inline constexpr std::int64_t kLineElements = 16;  ///< four-byte elements of a 
 static_assert(kPanelQueries % kLineElements == 0 && kForwardKeys % kGroupRows == 0 &&
               kBackwardKeys % kGroupRows == 0);
 
-/// Panels that share a packed tile of keys: as many as keep a backward block within half a 1 MiB L2 cache.
+/// Panels that share a packed tile of keys. Keys, and in the backward their gradients, pass through the
+/// caches once a block; with this many panels that costs little, and what a block keeps still fits an L2
+/// cache.
 constexpr std::int64_t panels_per_block(std::int64_t head_size) {
-  return head_size <= 128 ? 4 : 2;
+  return head_size <= 128 ? 8 : 4;
 }
 constexpr std::int64_t block_queries(std::int64_t head_size) {
   return panels_per_block(head_size) * kPanelQueries;

@@ -30,6 +30,25 @@ struct QuerySpan {
   [[nodiscard]] std::int64_t last_position() const { return position + count - 1; }
 };
 
+/// Rows [begin, end) of q, the queries of one work item, and their panels.
+struct QueryBlock {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t first_position;          ///< of row 0 of q
+  const std::int64_t* document_starts;  ///< [end - begin]
+
+  [[nodiscard]] std::int64_t panels() const { return (end - begin + kPanelQueries - 1) / kPanelQueries; }
+  [[nodiscard]] std::int64_t panel_begin(std::int64_t panel) const { return begin + panel * kPanelQueries; }
+  [[nodiscard]] std::int64_t panel_end(std::int64_t panel) const {
+    return std::min(end, panel_begin(panel) + kPanelQueries);
+  }
+  [[nodiscard]] QuerySpan span() const { return {first_position + begin, end - begin, document_starts}; }
+  [[nodiscard]] QuerySpan panel_span(std::int64_t panel) const {
+    const std::int64_t first = panel_begin(panel);
+    return {first_position + first, panel_end(panel) - first, document_starts + (first - begin)};
+  }
+};
+
 /// Keys [begin, end) of a tile, which holds every key that any query of a span sees; empty if none.
 struct VisibleKeys {
   std::int64_t begin = 0;
