@@ -1,9 +1,9 @@
 #include "app/bench/measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <sched.h>
+#include <time.h>
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/random.h"
@@ -16,14 +16,19 @@ Spread spread_of(std::vector<double> values) {
   return {values[values.size() / 2], values.front(), values.back()};
 }
 
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 Spread time_seconds(int repeats, const std::function<void()>& body) {
-  using Clock = std::chrono::steady_clock;
   body();
   std::vector<double> seconds;
   for (int i = 0; i < repeats; ++i) {
-    const auto start = Clock::now();
+    const double start = thread_seconds();
     body();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    seconds.push_back(thread_seconds() - start);
   }
   return spread_of(std::move(seconds));
 }

@@ -17,7 +17,10 @@ struct Spread {
 };
 [[nodiscard]] Spread spread_of(std::vector<double> values);
 
-/// Seconds of `body`, once unmeasured and then `repeats` times.
+/// Processor time of the calling thread: what a core spent on it, whatever else the machine is doing. Equal
+/// to the time that passes where the thread has its core to itself.
+[[nodiscard]] double thread_seconds();
+/// Thread seconds of `body`, once unmeasured and then `repeats` times.
 [[nodiscard]] Spread time_seconds(int repeats, const std::function<void()>& body);
 
 /// Binds the calling thread to one of the process's allowed cores (modulo their number).

@@ -37,7 +37,7 @@ StepRates measure(const BenchOptions& options, DType compute) {
   StepRates rates{.model = config.model};
   rates.flops_per_token = model::flops_per_token(config.model, config.data.sequence_length, false);
   const double tokens = static_cast<double>(config.training.microbatches * config.data.sequence_length);
-  (void)session.seconds_of_step(batch);
+  (void)session.thread_seconds_of_step(batch);
   rates.first_loss = session.last().loss;
   for (int i = 0; i < options.repeats; ++i) {
     const double gemm = gemm_rate(*device, config.model, config.data.sequence_length, compute, 1, false);

@@ -49,6 +49,19 @@ double PinnedSession::seconds_of_step(const train::Batch& batch) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+double PinnedSession::thread_seconds_of_step(const train::Batch& batch) {
+  double seconds = 0;
+  const auto add = [&](double sign) {
+    session_.each_device([&](runtime::DeviceContext& context) {
+      if (context.index == 0) seconds += sign * thread_seconds();
+    });
+  };
+  add(-1);
+  (void)seconds_of_step(batch);
+  add(+1);
+  return seconds;
+}
+
 double PinnedSession::peak_bytes() const {
   double peak = 0;
   for (const train::DeviceReport& device : last_.devices) peak = std::max(peak, device.total_peak_bytes);

@@ -17,6 +17,8 @@ class PinnedSession {
   explicit PinnedSession(const config::RunConfig& config);
   /// One whole training step: forward, backward, norm, update.
   double seconds_of_step(const train::Batch& batch);
+  /// The same in processor time of the first device's thread.
+  double thread_seconds_of_step(const train::Batch& batch);
   [[nodiscard]] const train::StepResult& last() const { return last_; }
   /// The largest device's peak of all scopes.
   [[nodiscard]] double peak_bytes() const;
