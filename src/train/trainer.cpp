@@ -114,8 +114,9 @@ class Run {
   void resume() {
     const auto newest = newest_checkpoint(folder_.checkpoints());
     if (!newest) {
-      throw_input_error("--resume: there is no complete checkpoint in {}; start without --resume",
-                        folder_.checkpoints().string());
+      throw_input_error(
+          "--resume: there is no complete checkpoint in {}; start without --resume, in another --run-dir",
+          folder_.checkpoints().string());
     }
     state_ = CheckpointReader(*newest).manifest().state;
     session_.load(*newest);
