@@ -127,7 +127,9 @@ void MpiSession::barrier() {
   if (environment_.mpi) check_mpi(MPI_Barrier(MPI_COMM_WORLD), "pass a barrier");
 }
 
-std::string MpiSession::broadcast(const std::string& text) { return broadcast_from(0, text); }
+std::string MpiSession::broadcast(const std::string& text) {
+  return broadcast_from(0, text);
+}
 
 MpiSession::Problem MpiSession::first_problem(int status, const std::string& text) {
   if (!environment_.mpi) return {0, status, text};

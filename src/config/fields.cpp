@@ -65,8 +65,9 @@ std::vector<Field> layout_rows() {
           .only({"last_stage"}),
 
       choice(SLIMPIPE_FIELD(memory.recompute), {"none", "selective", "full"},
-             "activations that are computed again in the backward pass instead of saved")
-          .only({"none"}),
+             "activations that are computed again in the backward pass instead of saved; selective: the "
+             "outputs of the norms and of the feed-forward gate, which takes a few percent of the time")
+          .only({"none", "selective"}),
       number(SLIMPIPE_FIELD(memory.offload), {.low = 0, .high = 1},
              "share of the saved activations that waits in host memory")
           .only({"0"}),

@@ -108,10 +108,31 @@ void DecoderLayer::pre_attention_backward_input(device::Device& device, const Sl
 void DecoderLayer::backward_weight(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
                                    const LayerBackward& state) const {
   const Tensor o = saved.o.reshape({slice.tokens, model_.heads * model_.head_size});
-  accumulate_weight_gradient(device, state.d_out, saved.act, gradients_.down);
-  accumulate_weight_gradient(device, state.d_gate_up, saved.n2, gradients_.gate_up);
+  {
+    const Kept act = kept_or_temporary(device, saved.act, {slice.tokens, model_.ffn});
+    if (act.temporary) device.operators().swiglu_forward(device.stream(), saved.gate_up, act.tensor);
+    accumulate_weight_gradient(device, state.d_out, act.tensor, gradients_.down);
+  }
+  accumulate_weight_gradient(device, state.d_gate_up,
+                             normed_again(device, saved.n2, saved.x2, weights_.ffn_norm).tensor,
+                             gradients_.gate_up);
   accumulate_weight_gradient(device, state.d_x2, o, gradients_.attention_output);
-  accumulate_weight_gradient(device, state.d_qkv, saved.n1, gradients_.qkv);
+  accumulate_weight_gradient(device, state.d_qkv,
+                             normed_again(device, saved.n1, saved.x, weights_.attention_norm).tensor,
+                             gradients_.qkv);
+}
+
+DecoderLayer::Kept DecoderLayer::normed_again(device::Device& device, Tensor kept, Tensor x,
+                                              Tensor weight) const {
+  Kept result = kept_or_temporary(device, kept, {x.dim(0), x.dim(1)});
+  if (result.temporary) {
+    Tensor rstd;
+    const device::Buffer buffer = allocate_tensors(device.arena(), Scope::kWorkspace, "rstd of a norm",
+                                                   {{rstd, shape_of(DType::kF32, {x.dim(0)})}});
+    device.operators().rms_norm_forward(device.stream(), x, weight, static_cast<float>(model_.norm_epsilon),
+                                        result.tensor, rstd);
+  }
+  return result;
 }
 
 }  // namespace slimpipe::model

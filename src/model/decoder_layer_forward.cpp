@@ -10,14 +10,22 @@ namespace slimpipe::model {
 using device::Scope;
 
 DecoderLayer::DecoderLayer(const config::ModelConfig& model, DType compute, ParallelContext& parallel,
-                           LayerTensors weights, LayerTensors gradients)
-    : model_(model), compute_(compute), parallel_(parallel), weights_(weights), gradients_(gradients) {}
+                           LayerTensors weights, LayerTensors gradients, Recompute recompute)
+    : model_(model),
+      compute_(compute),
+      parallel_(parallel),
+      weights_(weights),
+      gradients_(gradients),
+      recompute_(recompute) {}
 
-std::int64_t DecoderLayer::saved_bytes_per_token(const config::ModelConfig& m, DType compute) {
+std::int64_t DecoderLayer::saved_bytes_per_token(const config::ModelConfig& m, DType compute,
+                                                 Recompute recompute) {
   const std::int64_t q_features = m.heads * m.head_size;
   const std::int64_t kv_features = m.kv_heads * m.head_size;
-  // x, x2, n1, n2; q, o; k, v; gate_up, act
-  const std::int64_t elements = 4 * m.hidden + 2 * q_features + 2 * kv_features + 3 * m.ffn;
+  const std::int64_t always =
+      2 * m.hidden + 2 * q_features + 2 * kv_features + 2 * m.ffn;  // x, x2; q, o; k, v; gate_up
+  const std::int64_t recomputable = 2 * m.hidden + m.ffn;           // n1, n2; act
+  const std::int64_t elements = always + (recompute == Recompute::kNone ? recomputable : 0);
   const std::int64_t statistics = 2 + m.heads;  // rstd1, rstd2; lse
   return elements * size_of(compute) + statistics * size_of(DType::kF32);
 }
@@ -36,30 +44,56 @@ void DecoderLayer::allocate_saved(device::Device& device, const SliceRef& slice,
   saved.kv_part = allocate_tensors(arena, Scope::kSavedActivations, "K and V",
                                    {{saved.kv.k, kv_heads}, {saved.kv.v, kv_heads}});
   saved.kv.first_position = slice.first_position;
-  saved.input_part = allocate_tensors(arena, Scope::kSavedActivations, "saved for input gradients",
+  const Tensor lse = shape_of(DType::kF32, {m.heads, t});
+  const Tensor gate_up = shape_of(compute_, {t, 2 * m.ffn});
+  constexpr const char* kForInputs = "saved for input gradients";
+  constexpr const char* kForWeights = "saved for weight gradients";
+  const Scope scope = Scope::kSavedActivations;
+  if (recompute_ == Recompute::kSelective) {
+    saved.input_part = allocate_tensors(arena, scope, kForInputs, {{saved.q, heads}, {saved.lse, lse}});
+    saved.weight_part = allocate_tensors(arena, scope, kForWeights,
+                                         {{saved.rstd1, row_statistic},
+                                          {saved.x2, hidden},
+                                          {saved.rstd2, row_statistic},
+                                          {saved.gate_up, gate_up},
+                                          {saved.o, heads}});
+    return;
+  }
+  saved.input_part = allocate_tensors(arena, scope, kForInputs,
                                       {{saved.rstd1, row_statistic},
                                        {saved.q, heads},
-                                       {saved.lse, shape_of(DType::kF32, {m.heads, t})},
+                                       {saved.lse, lse},
                                        {saved.x2, hidden},
                                        {saved.rstd2, row_statistic},
-                                       {saved.gate_up, shape_of(compute_, {t, 2 * m.ffn})}});
-  saved.weight_part = allocate_tensors(arena, Scope::kSavedActivations, "saved for weight gradients",
+                                       {saved.gate_up, gate_up}});
+  saved.weight_part = allocate_tensors(arena, scope, kForWeights,
                                        {{saved.n1, hidden},
                                         {saved.o, heads},
                                         {saved.n2, hidden},
                                         {saved.act, shape_of(compute_, {t, m.ffn})}});
 }
 
+void DecoderLayer::free_after_input_gradients(LayerSaved& saved) const {
+  saved.input_part.reset();
+  if (recompute_ == Recompute::kNone) saved.x_part.reset();
+}
+
+void DecoderLayer::free_after_weight_gradients(LayerSaved& saved) const {
+  saved.weight_part.reset();
+  saved.x_part.reset();
+}
+
 void DecoderLayer::pre_attention(device::Device& device, const SliceRef& slice, LayerSaved& saved) const {
   device::Operators& operators = device.operators();
   device::Stream& stream = device.stream();
+  const Kept n1 = kept_or_temporary(device, saved.n1, {slice.tokens, model_.hidden});
   operators.rms_norm_forward(stream, saved.x, weights_.attention_norm,
-                             static_cast<float>(model_.norm_epsilon), saved.n1, saved.rstd1);
+                             static_cast<float>(model_.norm_epsilon), n1.tensor, saved.rstd1);
   const std::int64_t features = (model_.heads + 2 * model_.kv_heads) * model_.head_size;
   Tensor qkv;
   const device::Buffer buffer = allocate_tensors(device.arena(), Scope::kWorkspace, "q, k, v before rope",
                                                  {{qkv, shape_of(compute_, {slice.tokens, features})}});
-  run_gemm(device, {.a = saved.n1, .b = weights_.qkv, .c = qkv, .transpose_b = true});
+  run_gemm(device, {.a = n1.tensor, .b = weights_.qkv, .c = qkv, .transpose_b = true});
   operators.rope_forward(stream, qkv, slice.rope_cos, slice.rope_sin, saved.q, saved.kv.k, saved.kv.v);
 }
 
@@ -82,13 +116,29 @@ void DecoderLayer::post_attention(device::Device& device, const SliceRef& slice,
   // x2 first holds o·Woᵀ, then the sum: no temporary.
   run_gemm(device, {.a = o, .b = weights_.attention_output, .c = saved.x2, .transpose_b = true});
   parallel_.reduce_tensor_partials(stream, saved.x2);
-  operators.add_rms_norm_forward(stream, saved.x, saved.x2, weights_.ffn_norm,
-                                 static_cast<float>(model_.norm_epsilon), saved.x2, saved.n2, saved.rstd2);
-  run_gemm(device, {.a = saved.n2, .b = weights_.gate_up, .c = saved.gate_up, .transpose_b = true});
-  operators.swiglu_forward(stream, saved.gate_up, saved.act);
-  run_gemm(device, {.a = saved.act, .b = weights_.down, .c = out, .transpose_b = true});
+  {
+    const Kept n2 = kept_or_temporary(device, saved.n2, {slice.tokens, model_.hidden});
+    operators.add_rms_norm_forward(stream, saved.x, saved.x2, weights_.ffn_norm,
+                                   static_cast<float>(model_.norm_epsilon), saved.x2, n2.tensor, saved.rstd2);
+    run_gemm(device, {.a = n2.tensor, .b = weights_.gate_up, .c = saved.gate_up, .transpose_b = true});
+  }
+  {
+    const Kept act = kept_or_temporary(device, saved.act, {slice.tokens, model_.ffn});
+    operators.swiglu_forward(stream, saved.gate_up, act.tensor);
+    run_gemm(device, {.a = act.tensor, .b = weights_.down, .c = out, .transpose_b = true});
+  }
   parallel_.reduce_tensor_partials(stream, out);
   operators.add(stream, saved.x2, out, out);
+}
+
+DecoderLayer::Kept DecoderLayer::kept_or_temporary(device::Device& device, Tensor kept,
+                                                   std::initializer_list<std::int64_t> dims) const {
+  Kept result{.temporary = {}, .tensor = kept};
+  if (kept.data() == nullptr) {
+    result.temporary = allocate_tensors(device.arena(), Scope::kWorkspace, "activation that is not kept",
+                                        {{result.tensor, shape_of(compute_, dims)}});
+  }
+  return result;
 }
 
 float DecoderLayer::attention_scale() const {

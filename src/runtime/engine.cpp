@@ -57,8 +57,9 @@ void Engine::make_device(DeviceContext& context) {
                                                             topology_.pipeline_group(context.index));
   context.store = std::make_unique<model::ParameterStore>(
       *context.device, table_, options_.model, options_.compute, parameters_of(table_, chunks), true);
-  context.runner = std::make_unique<StageRunner>(*context.device, *context.store, options_.model,
-                                                 options_.compute, options_.sequence_length, chunks);
+  context.runner =
+      std::make_unique<StageRunner>(*context.device, *context.store, options_.model, options_.compute,
+                                    options_.recompute, options_.sequence_length, chunks);
   context.executor = std::make_unique<Executor>(*context.endpoint, *context.runner, context.progress,
                                                 StopToken(first_error_));
   context.progress.doing(Progress::kIdle);

@@ -1,8 +1,7 @@
 #include "slimpipe/runtime/executor.h"
 
-#include <fmt/core.h>
-
 #include <chrono>
+#include <fmt/core.h>
 #include <optional>
 
 namespace slimpipe::runtime {

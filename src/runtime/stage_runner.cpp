@@ -33,8 +33,8 @@ std::vector<std::size_t> parameters_of(const model::ParameterTable& table,
 }
 
 StageRunner::StageRunner(device::Device& device, model::ParameterStore& store,
-                         const config::ModelConfig& model, DType compute, std::int64_t sequence_length,
-                         std::vector<ChunkPlacement> chunks)
+                         const config::ModelConfig& model, DType compute, model::Recompute recompute,
+                         std::int64_t sequence_length, std::vector<ChunkPlacement> chunks)
     : device_(device),
       store_(store),
       model_(model),
@@ -45,7 +45,8 @@ StageRunner::StageRunner(device::Device& device, model::ParameterStore& store,
     Chunk& chunk = chunks_.emplace_back();
     chunk.placement = placement;
     for (int l = placement.first_layer; l < placement.first_layer + placement.layers; ++l) {
-      chunk.layers.emplace_back(model, compute, parallel_, store.layer_weights(l), store.layer_gradients(l));
+      chunk.layers.emplace_back(model, compute, parallel_, store.layer_weights(l), store.layer_gradients(l),
+                                recompute);
     }
     if (placement.last()) {
       chunk.head.emplace(model, compute, model::HeadTensors{store.final_norm_weight(), store.head_weight()},

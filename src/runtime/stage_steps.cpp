@@ -141,15 +141,14 @@ void StageRunner::pre_attention_backward(const Step& step, Chunk& chunk) {
                                                         hidden_tensor(slice.input_gradient.data()));
   context.gradients.pop_back();
   context.gradient_buffers.pop_back();
-  saved.x_part.reset();
-  saved.input_part.reset();
+  chunk.layers[step.layer].free_after_input_gradients(saved);
 }
 
 void StageRunner::backward_weight(const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
   model::LayerSaved& saved = slice.layers[step.layer];
   chunk.layers[step.layer].backward_weight(device_, slice_ref(step.action), saved, slice.backward);
-  saved.weight_part.reset();
+  chunk.layers[step.layer].free_after_weight_gradients(saved);
   slice.backward = {};
   slice.gradient.reset();
   if (step.layer > 0) slice.gradient = std::move(slice.input_gradient);

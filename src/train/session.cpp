@@ -109,6 +109,9 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
                                : comm::make_in_process_transport(topology_.devices(), first_error_)) {
   const runtime::EngineOptions options{.model = config.model,
                                        .compute = compute_type(config),
+                                       .recompute = config.memory.recompute == "selective"
+                                                        ? model::Recompute::kSelective
+                                                        : model::Recompute::kNone,
                                        .sequence_length = config.data.sequence_length,
                                        .threads = config.device.threads,
                                        .memory_limit = config.memory.limit};

@@ -12,10 +12,10 @@
 #include "slimpipe/device/operators.h"
 
 #include "device/cpu/attention.h"
+#include "support/attention_reference.h"
 #include "support/catch.h"
 #include "support/compare.h"
 #include "support/generate.h"
-#include "support/attention_reference.h"
 
 namespace slimpipe::testing {
 

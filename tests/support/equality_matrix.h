@@ -25,11 +25,12 @@ struct MatrixCase {
   int warmup_slope = 2;
   bool tied = false;
   config::ComputeType dtype = config::ComputeType::kFp32;
+  std::string recompute = "none";
 
   [[nodiscard]] std::string name() const {
-    return fmt::format("{} p={} n={} m={} slope={} {} {}", schedule::name_of(kind), pipeline, slices,
-                       microbatches, warmup_slope, tied ? "tied" : "untied",
-                       dtype == config::ComputeType::kFp32 ? "fp32" : "bf16");
+    return fmt::format("{} p={} n={} m={} slope={} {} {} recompute={}", schedule::name_of(kind), pipeline,
+                       slices, microbatches, warmup_slope, tied ? "tied" : "untied",
+                       dtype == config::ComputeType::kFp32 ? "fp32" : "bf16", recompute);
   }
 };
 
@@ -75,6 +76,7 @@ inline config::RunConfig matrix_config(const MatrixCase& c) {
                   .ffn = 56,
                   .vocabulary = kMatrixVocabulary,
                   .tied_embeddings = c.tied};
+  config.memory.recompute = c.recompute;
   config.data.sequence_length = kMatrixSequence;
   config.parallel.pipeline = c.pipeline;
   config.schedule.kind = c.kind;
@@ -204,12 +206,12 @@ inline std::vector<std::string> compare(const MatrixResult& got, const MatrixRes
 class MatrixReferences {
  public:
   const MatrixResult& plain(const MatrixCase& c) {
-    return get({schedule::Kind::kGpipe, 1, 1, c.microbatches, 2, c.tied, c.dtype});
+    return get({schedule::Kind::kGpipe, 1, 1, c.microbatches, 2, c.tied, c.dtype, "none"});
   }
   const MatrixResult& same_slices(const MatrixCase& c) {
     const bool sliced = schedule::is_sliced(c.kind);
     return get({sliced ? schedule::Kind::kTeraPipe : schedule::Kind::kGpipe, 1, c.slices, c.microbatches, 2,
-                c.tied, c.dtype});
+                c.tied, c.dtype, "none"});
   }
 
  private:

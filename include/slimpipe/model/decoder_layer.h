@@ -18,9 +18,15 @@
 
 namespace slimpipe::model {
 
+/// What a layer computes again in its backward instead of keeping it. kSelective: the two norms' outputs and
+/// the gated product, which are large and cost one pass over memory each. The same operators on the same
+/// values, so results are equal to the bit.
+enum class Recompute : std::uint8_t { kNone, kSelective };
+
 /// What a layer keeps of a slice from its forward. Freed in parts: `input_part` when the backward for
-/// inputs is done, `weight_part` (the inputs of the linears) when the weight gradients are. K and V live
-/// until the slice's own attention backward, which is their last reader.
+/// inputs is done, `weight_part` (the inputs of the linears, or what they are computed from) when the weight
+/// gradients are; `x_part` with the one or the other. K and V live until the slice's own attention backward,
+/// which is their last reader.
 struct LayerSaved {
   device::Buffer x_part;
   device::Buffer kv_part;
@@ -29,16 +35,18 @@ struct LayerSaved {
 
   Tensor x;            ///< [T, H] compute, x_part: the layer's input
   device::KvBlock kv;  ///< [T, K, D] twice, kv_part
-  Tensor rstd1;        ///< [T] fp32, input_part
   Tensor q;            ///< [T, N, D] compute, input_part
   Tensor lse;          ///< [N, T] fp32, input_part
-  Tensor x2;           ///< [T, H] compute, input_part
-  Tensor rstd2;        ///< [T] fp32, input_part
-  Tensor gate_up;      ///< [T, 2F] compute, input_part
-  Tensor n1;           ///< [T, H] compute, weight_part
   Tensor o;            ///< [T, N, D] compute, weight_part
-  Tensor n2;           ///< [T, H] compute, weight_part
-  Tensor act;          ///< [T, F] compute, weight_part
+  // input_part; with selective recomputation weight_part
+  Tensor rstd1;    ///< [T] fp32
+  Tensor x2;       ///< [T, H] compute
+  Tensor rstd2;    ///< [T] fp32
+  Tensor gate_up;  ///< [T, 2F] compute
+  // weight_part; with selective recomputation empty
+  Tensor n1;   ///< [T, H] compute
+  Tensor n2;   ///< [T, H] compute
+  Tensor act;  ///< [T, F] compute
 };
 
 /// Gradients alive during one layer's backward of a slice, Scope::kWorkspace. Every dY of the linears is
@@ -61,15 +69,19 @@ struct LayerBackward {
 class DecoderLayer {
  public:
   DecoderLayer(const config::ModelConfig& model, DType compute, ParallelContext& parallel,
-               LayerTensors weights, LayerTensors gradients);
+               LayerTensors weights, LayerTensors gradients, Recompute recompute = Recompute::kNone);
 
   /// Bytes of saved activations (Scope::kSavedActivations) a token costs in one layer, before the arena's
   /// rounding: the declared fields above.
-  [[nodiscard]] static std::int64_t saved_bytes_per_token(const config::ModelConfig& model, DType compute);
+  [[nodiscard]] static std::int64_t saved_bytes_per_token(const config::ModelConfig& model, DType compute,
+                                                          Recompute recompute = Recompute::kNone);
 
   /// Allocates x_part (where `saved.x` is still empty: layer 0 of a stage is given its received input)
   /// and the other parts, in Scope::kSavedActivations.
   void allocate_saved(device::Device& device, const SliceRef& slice, LayerSaved& saved) const;
+  /// Frees what pre_attention_backward_input, and what backward_weight, was the last to read.
+  void free_after_input_gradients(LayerSaved& saved) const;
+  void free_after_weight_gradients(LayerSaved& saved) const;
   /// Allocates dK, dV blocks, zeroed, Scope::kKvGradients; returns the block over `buffer`.
   [[nodiscard]] device::KvGradientBlock allocate_kv_gradient(device::Device& device, std::int64_t tokens,
                                                              device::Buffer& buffer) const;
@@ -98,6 +110,15 @@ class DecoderLayer {
                        const LayerBackward& state) const;
 
  private:
+  /// An activation that is kept, or one in workspace for as long as this lives.
+  struct Kept {
+    device::Buffer temporary;
+    Tensor tensor;
+  };
+  [[nodiscard]] Kept kept_or_temporary(device::Device& device, Tensor kept,
+                                       std::initializer_list<std::int64_t> dims) const;
+  /// The norm's output: kept, or computed again.
+  [[nodiscard]] Kept normed_again(device::Device& device, Tensor kept, Tensor x, Tensor weight) const;
   [[nodiscard]] float attention_scale() const;
 
   config::ModelConfig model_;
@@ -105,6 +126,7 @@ class DecoderLayer {
   ParallelContext& parallel_;
   LayerTensors weights_;
   LayerTensors gradients_;
+  Recompute recompute_;
 };
 
 }  // namespace slimpipe::model

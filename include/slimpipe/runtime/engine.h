@@ -40,6 +40,7 @@ struct DeviceContext {
 struct EngineOptions {
   config::ModelConfig model;
   DType compute = DType::kF32;
+  model::Recompute recompute = model::Recompute::kNone;
   std::int64_t sequence_length = 0;
   int threads = 1;                ///< CPU threads a device
   std::int64_t memory_limit = 0;  ///< bytes a device, 0: none

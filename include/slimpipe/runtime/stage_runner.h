@@ -44,7 +44,8 @@ struct StepTokens {
 class StageRunner : public StepRunner {
  public:
   StageRunner(device::Device& device, model::ParameterStore& store, const config::ModelConfig& model,
-              DType compute, std::int64_t sequence_length, std::vector<ChunkPlacement> chunks);
+              DType compute, model::Recompute recompute, std::int64_t sequence_length,
+              std::vector<ChunkPlacement> chunks);
   ~StageRunner() override;
 
   /// Uploads the tokens of the next execution and zeroes its loss slots.

@@ -10,10 +10,10 @@
 #include "slimpipe/device/operators.h"
 
 #include "support/attention_case.h"
+#include "support/attention_reference.h"
 #include "support/catch.h"
 #include "support/compare.h"
 #include "support/generate.h"
-#include "support/attention_reference.h"
 
 namespace slimpipe::device {
 

@@ -36,4 +36,16 @@ TEST_CASE("bf16: schedules of equal slices agree to the bit", "[runtime]") {
   check_cases(std::move(cases));
 }
 
+TEST_CASE("selective recomputation equals the run that keeps everything, to the bit", "[runtime]") {
+  std::vector<MatrixCase> cases;
+  for (MatrixCase c : matrix_cases({1, 2, 4})) {
+    if (c.microbatches != 2 || c.warmup_slope != 2 || (c.slices != 1 && c.slices != 8)) continue;
+    c.recompute = "selective";
+    cases.push_back(c);
+    c.dtype = config::ComputeType::kBf16;
+    cases.push_back(c);
+  }
+  check_cases(std::move(cases));
+}
+
 }  // namespace slimpipe::test

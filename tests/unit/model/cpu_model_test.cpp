@@ -29,7 +29,7 @@ config::ModelConfig wider_model() {
           .hidden = 70,
           .heads = 6,
           .kv_heads = 2,
-          .head_size = 18,
+          .head_size = 24,
           .ffn = 101,
           .vocabulary = 131,
           .init_std = 0.1};

@@ -22,7 +22,7 @@ inline config::ModelConfig odd_model(std::int64_t heads, std::int64_t kv_heads) 
           .hidden = 15,
           .heads = heads,
           .kv_heads = kv_heads,
-          .head_size = 6,
+          .head_size = 8,
           .ffn = 11,
           .vocabulary = 23,
           .init_std = 0.3};

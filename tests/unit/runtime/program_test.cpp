@@ -51,8 +51,7 @@ TEST_CASE("compiled programs of every schedule are sound", "[unit]") {
             const schedule::Spec s = spec(kind, p, m, n, slope);
             if (!schedule::problems(s).empty()) continue;
             INFO(schedule::name_of(kind) << " p=" << p << " m=" << m << " n=" << n << " slope=" << slope);
-            CHECK(validate(compile(schedule::build(s), input_for(p, 64))) ==
-                  std::vector<std::string>{});
+            CHECK(validate(compile(schedule::build(s), input_for(p, 64))) == std::vector<std::string>{});
             CHECK(validate(compile(schedule::build_forward_only(s), input_for(p, 0))) ==
                   std::vector<std::string>{});
           }
