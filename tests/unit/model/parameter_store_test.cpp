@@ -144,8 +144,8 @@ TEST_CASE("fused groups are one matrix whose rows are their members' and start o
   };
   const LayerTensors weights = store.layer_weights(1);
   const LayerTensors gradients = store.layer_gradients(1);
-  const std::int64_t q = 24;
-  const std::int64_t kv = 12;
+  const std::int64_t q = model.heads * model.head_size;
+  const std::int64_t kv = model.kv_heads * model.head_size;
   CHECK(weights.qkv.dim(0) == q + 2 * kv);
   CHECK(same(weights.qkv.rows(0, q), member("self_attn.q_proj").compute));
   CHECK(same(weights.qkv.rows(q, q + kv), member("self_attn.k_proj").compute));
