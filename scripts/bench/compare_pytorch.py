@@ -100,7 +100,8 @@ def fastest_way(shape: dict, dtype: str, core: int) -> Way:
 def slimpipe_step(options: argparse.Namespace, shape: dict, dtype: str) -> dict:
     command = [str(options.slimpipe), "bench", "step", "--format", "json", "--dtype", dtype,
                "--repeats", str(options.steps), "--layers", str(shape["layers"]), "--hidden", str(shape["hidden"]),
-               "--head-size", str(shape["head_size"]), "--sequence-length", str(shape["sequence_length"])]
+               "--head-size", str(shape["head_size"]), "--sequence-length", str(shape["sequence_length"]),
+               "--slices", str(options.slices), "--recompute", options.recompute]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False,
                           preexec_fn=lambda: os.sched_setaffinity(0, {options.core}))
@@ -186,6 +187,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=1024)
     parser.add_argument("--head-size", type=int, default=64)
     parser.add_argument("--sequence-length", type=int, default=2048)
+    parser.add_argument("--slices", type=int, default=1, help="slimpipe's slices of the sequence")
+    parser.add_argument("--recompute", choices=("none", "selective"), default="none",
+                        help="slimpipe's memory.recompute")
     parser.add_argument("--pytorch-only", action="store_true", help="measure PyTorch without slimpipe")
     options = parser.parse_args()
     if min(options.rounds, options.steps) < 1:

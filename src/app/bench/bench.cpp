@@ -19,6 +19,10 @@ void check_sizes(const bench::BenchOptions& options) {
   if (options.sequence_length % 8 != 0) {
     throw_input_error("--sequence-length {}: expected a multiple of 8", options.sequence_length);
   }
+  if (options.sequence_length % options.slices != 0) {
+    throw_input_error("--slices {}: expected a divisor of --sequence-length {}", options.slices,
+                      options.sequence_length);
+  }
   if (options.layers % 2 != 0) {
     throw_input_error("--layers {}: expected a multiple of 2, so that two devices can share them",
                       options.layers);
@@ -82,6 +86,12 @@ void add_bench(CLI::App& app, Action& action) {
       add_benchmark(*command, action, options, "step",
                     "A training step on one device against its matrix products", bench::bench_step);
   for (CLI::App* benchmark : {gemm, attention, step}) add_dtype(*benchmark, options);
+  step->add_option("--slices", options->slices, "Slices of the sequence, a divisor of its length")
+      ->check(integer_in(1, 1 << 20))
+      ->capture_default_str();
+  step->add_option("--recompute", options->recompute, "none or selective, as memory.recompute")
+      ->check(CLI::IsMember({"none", "selective"}))
+      ->capture_default_str();
   step->add_option("--format", options->format, "text or json (one line a compute type)")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();

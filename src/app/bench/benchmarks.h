@@ -18,6 +18,8 @@ struct BenchOptions {
   std::int64_t layers = 2;
   std::vector<DType> dtypes = {DType::kF32, DType::kBF16};  ///< gemm, attention, step
   std::string format = "text";                              ///< step: text or json
+  int slices = 1;                                           ///< step: of the sequence
+  std::string recompute = "none";                           ///< step: as memory.recompute
 };
 
 /// A Llama of these sizes with a byte vocabulary; FFN 8/3 of hidden, rounded up to a multiple of 128.

@@ -32,12 +32,12 @@ void bench_schedules(const BenchOptions& options) {
   PinnedSession plain(pipeline_config(options, Kind::kOneFOneB, 2, 1));
   PinnedSession sliced(pipeline_config(options, Kind::kSlimPipe, 2, kSlices));
   const train::Batch batch = random_batch(one);
-  for (PinnedSession* session : {&single, &plain, &sliced}) (void)session->seconds_of_step(batch);
+  for (PinnedSession* session : {&single, &plain, &sliced}) (void)session->time_step(batch);
   std::vector<double> single_s, plain_s, sliced_s, over_plain, over_single;
   for (int i = 0; i < options.repeats; ++i) {
-    single_s.push_back(single.seconds_of_step(batch));
-    plain_s.push_back(plain.seconds_of_step(batch));
-    sliced_s.push_back(sliced.seconds_of_step(batch));
+    single_s.push_back(single.time_step(batch).wall);
+    plain_s.push_back(plain.time_step(batch).wall);
+    sliced_s.push_back(sliced.time_step(batch).wall);
     over_plain.push_back(plain_s.back() / sliced_s.back());
     over_single.push_back(single_s.back() / sliced_s.back());
   }

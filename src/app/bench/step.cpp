@@ -18,12 +18,11 @@ struct StepRates {
   config::ModelConfig model;
   double first_loss = 0;
   double flops_per_token = 0;
-  std::vector<double> step_flops;  ///< model FLOP/s of whole steps
-  std::vector<double> gemm_flops;  ///< FLOP/s of their matrix products alone
+  std::vector<double> step_flops;         ///< model FLOP/s of whole steps, by processor time
+  std::vector<double> tokens_per_second;  ///< by the time that passed
+  std::vector<double> gemm_flops;         ///< FLOP/s of their matrix products alone
   std::vector<double> ratios;
   double peak_bytes = 0;
-
-  [[nodiscard]] double tokens_per_second(double flops) const { return flops / flops_per_token; }
 };
 
 StepRates measure(const BenchOptions& options, DType compute) {
@@ -37,11 +36,13 @@ StepRates measure(const BenchOptions& options, DType compute) {
   StepRates rates{.model = config.model};
   rates.flops_per_token = model::flops_per_token(config.model, config.data.sequence_length, false);
   const double tokens = static_cast<double>(config.training.microbatches * config.data.sequence_length);
-  (void)session.thread_seconds_of_step(batch);
+  (void)session.time_step(batch);
   rates.first_loss = session.last().loss;
   for (int i = 0; i < options.repeats; ++i) {
     const double gemm = gemm_rate(*device, config.model, config.data.sequence_length, compute, 1, false);
-    const double rate = tokens * rates.flops_per_token / session.seconds_of_step(batch);
+    const PinnedSession::StepSeconds seconds = session.time_step(batch);
+    const double rate = tokens * rates.flops_per_token / seconds.thread;
+    rates.tokens_per_second.push_back(tokens / seconds.wall);
     rates.step_flops.push_back(rate);
     rates.gemm_flops.push_back(gemm);
     rates.ratios.push_back(rate / gemm);
@@ -60,14 +61,12 @@ void print_text(const BenchOptions& options, DType compute, const StepRates& rat
       std::string(name_of(compute)).c_str(), static_cast<long long>(options.layers),
       static_cast<long long>(options.hidden), static_cast<long long>(options.sequence_length),
       static_cast<long long>(options.head_size), gflops(steps.median).c_str(),
-      rates.tokens_per_second(steps.median), gflops(spread_of(rates.gemm_flops).median).c_str(),
+      spread_of(rates.tokens_per_second).median, gflops(spread_of(rates.gemm_flops).median).c_str(),
       ratios.median, ratios.low, ratios.high, options.repeats);
   std::printf("peak tensor memory %.1f MiB\n", rates.peak_bytes / (1 << 20));
 }
 
 void print_json(const BenchOptions& options, DType compute, const StepRates& rates) {
-  std::vector<double> tokens_per_second;
-  for (const double flops : rates.step_flops) tokens_per_second.push_back(rates.tokens_per_second(flops));
   const nlohmann::ordered_json line = {{"benchmark", "step"},
                                        {"dtype", name_of(compute)},
                                        {"layers", rates.model.layers},
@@ -80,7 +79,9 @@ void print_json(const BenchOptions& options, DType compute, const StepRates& rat
                                        {"sequence_length", options.sequence_length},
                                        {"flops_per_token", rates.flops_per_token},
                                        {"first_loss", rates.first_loss},
-                                       {"tokens_per_second", tokens_per_second},
+                                       {"slices", options.slices},
+                                       {"recompute", options.recompute},
+                                       {"tokens_per_second", rates.tokens_per_second},
                                        {"gemm_flops_per_second", rates.gemm_flops},
                                        {"peak_bytes", rates.peak_bytes}};
   std::printf("%s\n", line.dump().c_str());

@@ -13,8 +13,9 @@ config::RunConfig bench_config(const BenchOptions& options) {
   config::RunConfig config;
   config.model = bench_model(options);
   config.data.sequence_length = options.sequence_length;
-  config.schedule.kind = schedule::Kind::kGpipe;
-  config.schedule.slices = 1;
+  config.schedule.kind = options.slices > 1 ? schedule::Kind::kSlimPipe : schedule::Kind::kGpipe;
+  config.schedule.slices = options.slices;
+  config.memory.recompute = options.recompute;
   return config;
 }
 
@@ -43,22 +44,18 @@ PinnedSession::PinnedSession(const config::RunConfig& config) : session_(config,
   session_.initialise();
 }
 
-double PinnedSession::seconds_of_step(const train::Batch& batch) {
-  const auto start = std::chrono::steady_clock::now();
-  last_ = session_.train_step(batch, {.learning_rate = 1e-4, .update = ++updates_});
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double PinnedSession::thread_seconds_of_step(const train::Batch& batch) {
-  double seconds = 0;
-  const auto add = [&](double sign) {
+PinnedSession::StepSeconds PinnedSession::time_step(const train::Batch& batch) {
+  StepSeconds seconds;
+  const auto add_thread_seconds = [&](double sign) {
     session_.each_device([&](runtime::DeviceContext& context) {
-      if (context.index == 0) seconds += sign * thread_seconds();
+      if (context.index == 0) seconds.thread += sign * thread_seconds();
     });
   };
-  add(-1);
-  (void)seconds_of_step(batch);
-  add(+1);
+  add_thread_seconds(-1);
+  const auto start = std::chrono::steady_clock::now();
+  last_ = session_.train_step(batch, {.learning_rate = 1e-4, .update = ++updates_});
+  seconds.wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  add_thread_seconds(+1);
   return seconds;
 }
 

@@ -7,7 +7,7 @@
 
 namespace slimpipe::app::bench {
 
-/// One device, one microbatch, plain schedule; the rest from the options.
+/// One device, one microbatch; sizes, slices and recomputation from the options.
 [[nodiscard]] config::RunConfig bench_config(const BenchOptions& options);
 [[nodiscard]] train::Batch random_batch(const config::RunConfig& config);
 
@@ -15,10 +15,12 @@ namespace slimpipe::app::bench {
 class PinnedSession {
  public:
   explicit PinnedSession(const config::RunConfig& config);
+  struct StepSeconds {
+    double wall = 0;
+    double thread = 0;  ///< processor time of the first device's thread
+  };
   /// One whole training step: forward, backward, norm, update.
-  double seconds_of_step(const train::Batch& batch);
-  /// The same in processor time of the first device's thread.
-  double thread_seconds_of_step(const train::Batch& batch);
+  StepSeconds time_step(const train::Batch& batch);
   [[nodiscard]] const train::StepResult& last() const { return last_; }
   /// The largest device's peak of all scopes.
   [[nodiscard]] double peak_bytes() const;
