@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "slimpipe/core/random.h"
@@ -25,7 +26,7 @@ struct MatrixCase {
   int warmup_slope = 2;
   bool tied = false;
   config::ComputeType dtype = config::ComputeType::kFp32;
-  std::string recompute = "none";
+  std::string_view recompute = "none";
 
   [[nodiscard]] std::string name() const {
     return fmt::format("{} p={} n={} m={} slope={} {} {} recompute={}", schedule::name_of(kind), pipeline,
@@ -76,7 +77,7 @@ inline config::RunConfig matrix_config(const MatrixCase& c) {
                   .ffn = 56,
                   .vocabulary = kMatrixVocabulary,
                   .tied_embeddings = c.tied};
-  config.memory.recompute = c.recompute;
+  config.memory.recompute = std::string(c.recompute);
   config.data.sequence_length = kMatrixSequence;
   config.parallel.pipeline = c.pipeline;
   config.schedule.kind = c.kind;
@@ -233,7 +234,7 @@ inline std::vector<std::string> check_matrix_case(const MatrixCase& c,
     for (std::string& problem : compare(result, references.plain(c), false))
       problems.push_back(std::move(problem));
   }
-  for (std::string& problem : problems) problem = c.name() + ": " + problem;
+  for (std::string& problem : problems) problem.insert(0, c.name() + ": ");
   return problems;
 }
 

@@ -6,7 +6,7 @@
 namespace slimpipe::test {
 namespace {
 
-void check_cases(std::vector<MatrixCase> cases) {
+void check_cases(const std::vector<MatrixCase>& cases) {
   MatrixReferences references;
   for (const MatrixCase& c : cases) {
     for (const std::string& problem : check_matrix_case(c, {}, references)) FAIL_CHECK(problem);
@@ -33,7 +33,7 @@ TEST_CASE("bf16: schedules of equal slices agree to the bit", "[runtime]") {
     c.dtype = config::ComputeType::kBf16;
     cases.push_back(c);
   }
-  check_cases(std::move(cases));
+  check_cases(cases);
 }
 
 TEST_CASE("selective recomputation equals the run that keeps everything, to the bit", "[runtime]") {
@@ -45,7 +45,7 @@ TEST_CASE("selective recomputation equals the run that keeps everything, to the 
     c.dtype = config::ComputeType::kBf16;
     cases.push_back(c);
   }
-  check_cases(std::move(cases));
+  check_cases(cases);
 }
 
 }  // namespace slimpipe::test

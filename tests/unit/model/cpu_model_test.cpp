@@ -35,8 +35,8 @@ config::ModelConfig wider_model() {
           .init_std = 0.1};
 }
 
-/// bf16 rounds to within 2^-9; sixteen roundings lie on the way of a gradient through this model, some of them
-/// (probabilities and their gradients) inside the attention kernel, where the reference keeps doubles.
+/// bf16 rounds to within 2^-9; sixteen roundings lie on the way of a gradient through this model, some of
+/// them (probabilities and their gradients) inside the attention kernel, where the reference keeps doubles.
 constexpr double kBf16Bound = 16 * 0x1p-9;
 
 TEST_CASE("the CPU backend computes the reference's loss and gradients", "[unit]") {
