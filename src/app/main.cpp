@@ -1,8 +1,12 @@
 // The program: reads the command line, runs one command, turns failures into an exit status
 // (0 success, 1 a run that failed, 2 input the user can mend).
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "slimpipe/comm/mpi.h"
 #include "slimpipe/core/check.h"
@@ -18,9 +22,30 @@ int report_failure(const std::exception& error) {
   return dynamic_cast<const InputError*>(&error) != nullptr ? 2 : 1;
 }
 
+namespace {
+
+/// A file that is opened while a standard descriptor is closed would take its number, and what the program
+/// prints would land in it.
+void open_standard_descriptors() {
+  int descriptor = 0;
+  do {
+    descriptor = ::open("/dev/null", O_RDWR);
+  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+  if (descriptor >= 0) ::close(descriptor);
+}
+
+/// The status, or 1 where not all that was printed could be written.
+int status_after_output(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "slimpipe: standard output could not be written: %s\n", std::strerror(errno));
+  return status == 0 ? 1 : status;
+}
+
+}  // namespace
 }  // namespace slimpipe::app
 
 int main(int argc, char** argv) {
+  slimpipe::app::open_standard_descriptors();
   CLI::App app(
       "slimpipe trains long-context language models: every sequence is cut into uniform slices that flow\n"
       "through pipeline stages (SlimPipe, arXiv 2504.14519). One process drives all devices, or mpirun\n"
@@ -47,7 +72,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    return action();
+    return slimpipe::app::status_after_output(action());
   } catch (const std::exception& error) {
     return slimpipe::app::report_failure(error);
   }

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -38,6 +39,7 @@ log::Level log_level(const std::string& name) {
 }
 
 void train_on(comm::MpiSession& processes, const TrainOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read the progress may leave; the run goes on
   config::Loaded loaded;
   train::together(processes, [&] {
     if (options.resume && options.run_folder.empty()) {

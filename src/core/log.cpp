@@ -39,6 +39,7 @@ struct Log {
     prefix = options.rank >= 0 ? fmt::format("[rank {}] ", options.rank) : "";
     logger.set_level(spdlog_level(options.level));
     terminal->set_level(options.rank > 0 ? spdlog::level::warn : spdlog_level(options.level));
+    logger.flush_on(spdlog::level::debug);  // what was logged is in the file, however the process ends
     logger.set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   }
 };
@@ -72,6 +73,15 @@ void write(Level level, std::string_view text) {
   Log& log = instance();
   const std::scoped_lock lock(log.mutex);
   log.logger.log(spdlog_level(level), "{}{}", log.prefix, text);
+}
+
+void write_to_files(Level level, std::string_view text) {
+  Log& log = instance();
+  const std::scoped_lock lock(log.mutex);
+  const auto shown = log.terminal->level();
+  log.terminal->set_level(spdlog::level::off);
+  log.logger.log(spdlog_level(level), "{}{}", log.prefix, text);
+  log.terminal->set_level(shown);
 }
 
 void flush() {

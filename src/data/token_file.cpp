@@ -26,9 +26,10 @@ class FileMapping {
       throw_input_error("cannot open token file {}: {}; make one with 'slimpipe data prepare'", path.string(),
                         std::strerror(errno));
     }
+    descriptor_ = descriptor;
     const int error = map(descriptor);
-    ::close(descriptor);  // the mapping stays
     if (error != 0) {
+      ::close(descriptor);
       throw_input_error(
           "cannot map token file {}: {}; expected a regular file made by 'slimpipe data prepare'",
           path.string(), std::strerror(error));
@@ -36,11 +37,18 @@ class FileMapping {
   }
   ~FileMapping() {
     if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+    ::close(descriptor_);
   }
   FileMapping(const FileMapping&) = delete;
   FileMapping& operator=(const FileMapping&) = delete;
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  /// Whether the file still has what was mapped; touching a mapping past the file's end would end the
+  /// process.
+  [[nodiscard]] bool whole() const {
+    struct stat status {};
+    return ::fstat(descriptor_, &status) == 0 && status.st_size >= std::ssize(bytes_);
+  }
 
  private:
   /// Returns the system's error number, 0 on success.
@@ -58,6 +66,7 @@ class FileMapping {
   }
 
   std::span<const std::byte> bytes_;
+  int descriptor_ = -1;
 };
 
 /// Widens tokens to ids; returns the index of the first that is outside the vocabulary, or the count.
@@ -115,6 +124,11 @@ std::int64_t TokenFile::document_start(std::int64_t i) const {
 void TokenFile::read(std::int64_t begin, std::span<std::int32_t> out) const {
   SLIMPIPE_CHECK(begin >= 0 && begin <= tokens() && std::ssize(out) <= tokens() - begin,
                  "tokens [{}, +{}) of {}", begin, out.size(), tokens());
+  if (!mapping_->file.whole()) {
+    throw_input_error(
+        "token file {}: it has become shorter since it was opened; leave a file alone while a run reads it",
+        path().string());
+  }
   const TokenLayout& layout = mapping_->layout;
   const std::byte* from = layout.tokens.data() + begin * layout.token_bytes;
   const std::size_t good = layout.token_bytes == 2 ? widen<std::uint16_t>(from, layout.vocabulary, out)

@@ -1,8 +1,10 @@
 #include "slimpipe/io/run_folder.h"
 
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <string>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "slimpipe/core/check.h"
@@ -22,17 +24,38 @@ void make_folder(const std::filesystem::path& path) {
   }
 }
 
+/// An advisory lock that the system gives up with the process, however it ends.
+std::shared_ptr<const int> lock_folder(const std::filesystem::path& path) {
+  const std::filesystem::path file = path / ".lock";
+  constexpr int kMode = 0666;
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
+  if (descriptor < 0) {
+    throw_input_error("cannot write in the run folder {}: {}; choose another with --run-dir", path.string(),
+                      std::strerror(errno));
+  }
+  std::shared_ptr<const int> lock(new int(descriptor), [](const int* held) {
+    ::close(*held);
+    delete held;
+  });
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw_input_error("the run folder {} is in use by another run; wait for it, or choose another --run-dir",
+                      path.string());
+  }
+  return lock;  // a file system without locks gives none
+}
+
 }  // namespace
 
 RunFolder RunFolder::create(const std::filesystem::path& path, bool resume) {
   RunFolder folder(path);
+  make_folder(path);
+  folder.lock_ = lock_folder(path);
   std::error_code ignored;
   if (!resume && std::filesystem::exists(folder.metrics(), ignored)) {
     throw_input_error(
         "the run folder {} holds a run already ({}); pass --resume to go on with it, or another --run-dir",
         path.string(), folder.metrics().filename().string());
   }
-  make_folder(path);
   make_folder(path / "logs");
   make_folder(folder.checkpoints());
   std::error_code failure;

@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kDeletedSuffix = ".deleted";
 constexpr const char* kManifestName = "manifest.json";
 
 std::int64_t elements(const std::vector<std::int64_t>& shape) {
@@ -57,8 +58,11 @@ void delete_old(const fs::path& folder, int keep) {
   if (keep <= 0) return;
   const std::vector<fs::path> all = complete_checkpoints(folder);
   for (std::ptrdiff_t i = 0; i < std::ssize(all) - keep; ++i) {
+    // Renamed first: a process that is killed while it deletes leaves nothing that looks like a checkpoint.
+    const fs::path doomed = all[i].string() + kDeletedSuffix;
     std::error_code error;
-    fs::remove_all(all[i], error);
+    fs::rename(all[i], doomed, error);
+    if (!error) fs::remove_all(doomed, error);
     if (error) log::warning("cannot delete the old checkpoint {}: {}", all[i].string(), error.message());
   }
 }
@@ -81,7 +85,22 @@ std::string checkpoint_name(std::int64_t step) {
   return fmt::format("step-{:08}", step);
 }
 
+namespace {
+
+/// What an earlier run was killed in the middle of deleting.
+void finish_deleting(const fs::path& folder) {
+  std::vector<fs::path> doomed;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == kDeletedSuffix) doomed.push_back(entry.path());
+  }
+  for (const fs::path& path : doomed) fs::remove_all(path, error);
+}
+
+}  // namespace
+
 fs::path begin_checkpoint(const fs::path& folder, std::int64_t step) {
+  finish_deleting(folder);
   fs::path partial = folder / (checkpoint_name(step) + ".partial");
   std::error_code error;
   fs::remove_all(partial, error);

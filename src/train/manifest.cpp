@@ -63,6 +63,12 @@ class ManifestParser {
 
   void parse_state(const Json& state) {
     const auto field = [&](const char* key) { return count(state.at(key), fmt::format("state.{}", key)); };
+    for (const char* key : {"step", "cursor"}) {
+      constexpr std::int64_t kMost = std::int64_t{1} << 50;  // far beyond any run, and safe to add to
+      if (field(key) > kMost) {
+        throw_input_error("{}: state.{} is {}, expected at most 2^50", path_.string(), key, field(key));
+      }
+    }
     manifest_.state = {field("step"), field("cursor"), field("updates"), field("skipped"),
                        field("skipped_in_row")};
   }

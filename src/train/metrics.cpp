@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/core/log.h"
+#include "slimpipe/io/files.h"
 #include "slimpipe/model/parameters.h"
 
 namespace slimpipe::train {
@@ -62,19 +64,25 @@ io::JsonObject to_json(const StepMetrics& metrics) {
 void forget_steps_after(const std::filesystem::path& metrics, std::int64_t step) {
   std::ifstream stream(metrics, std::ios::binary);
   if (!stream) return;
-  std::uintmax_t kept_bytes = 0;
+  std::string kept;
   std::string line;
-  while (std::getline(stream, line) && !stream.eof()) {  // the last line, where unfinished, meets the end
+  std::int64_t unreadable = 0;
+  bool changed = false;
+  while (std::getline(stream, line)) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object()) break;
-    const auto number = json.find("step");
-    if (number == json.end() || !number->is_number_integer() || *number > step) break;
-    kept_bytes += line.size() + 1;
+    const auto number = json.is_object() ? json.find("step") : json.end();
+    const bool readable = json.is_object() && number != json.end() && number->is_number_integer();
+    if (readable && *number <= step) {
+      kept += line + '\n';
+    } else {
+      changed = true;
+      if (!readable) ++unreadable;
+    }
   }
-  std::error_code failure;
-  const std::uintmax_t bytes = std::filesystem::file_size(metrics, failure);
-  if (!failure && kept_bytes < bytes) std::filesystem::resize_file(metrics, kept_bytes, failure);
-  if (failure) throw_error("cannot cut {} off after step {}: {}", metrics.string(), step, failure.message());
+  stream.close();
+  if (unreadable > 0)
+    log::warning("{}: {} lines that are no steps are left out", metrics.string(), unreadable);
+  if (changed) io::write_text_atomically(metrics, kept);
 }
 
 std::string progress_text(const StepMetrics& metrics) {

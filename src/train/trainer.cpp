@@ -61,6 +61,7 @@ class Run {
  public:
   Run(const TrainRequest& request, io::RunFolder& folder, const RunData& data, comm::MpiSession& processes)
       : config_(request.configuration.config),
+        resolved_configuration_(config::dump(request.configuration, true)),
         folder_(folder),
         data_(data),
         processes_(processes.environment()),
@@ -79,7 +80,13 @@ class Run {
   /// Trains to the end.
   void loop() {
     const auto start = Clock::now();
+    if (main_process_) io::write_text_atomically(folder_.config(), resolved_configuration_);
     announce();
+    if (state_.step >= config_.training.steps) {
+      progress_.note(fmt::format("nothing to do: {} steps are done, training.steps is {}", state_.step,
+                                 config_.training.steps));
+      return;
+    }
     std::optional<double> first_validation;
     std::optional<double> last_validation = validate();
     first_validation = last_validation;
@@ -95,6 +102,10 @@ class Run {
       stop_after_too_many_skips(metrics);
     }
     write_summary(first_validation, last_validation, milliseconds_since(start) / 1e3);
+    if (state_.skipped_in_row > 0) {
+      throw_error("the run ended on {} skipped steps, so its last state was not saved; lower training.lr",
+                  state_.skipped_in_row);
+    }
   }
 
  private:
@@ -118,10 +129,25 @@ class Run {
           "--resume: there is no complete checkpoint in {}; start without --resume, in another --run-dir",
           folder_.checkpoints().string());
     }
-    state_ = CheckpointReader(*newest).manifest().state;
+    const Manifest manifest = CheckpointReader(*newest).manifest();
+    state_ = manifest.state;
+    check_same_model(manifest, *newest);
     session_.load(*newest);
     if (main_process_) forget_steps_after(folder_.metrics(), state_.step);
     progress_.note(fmt::format("resumed from {}", newest->string()));
+  }
+
+  /// Shapes are compared tensor by tensor when they are read; this is for tensors nobody would ask for.
+  void check_same_model(const Manifest& manifest, const fs::path& checkpoint) const {
+    constexpr std::size_t kRoles = 3;
+    const std::size_t expected = kRoles * session_.table().entries().size();
+    if (manifest.tensors.size() == expected) return;
+    throw_input_error(
+        "{} holds {} tensors, this run's model has {}: it is a checkpoint of another model (model.layers is "
+        "{}, "
+        "model.tied_embeddings {})",
+        checkpoint.string(), manifest.tensors.size(), expected, config_.model.layers,
+        config_.model.tied_embeddings);
   }
 
   std::optional<double> validate() {
@@ -175,6 +201,11 @@ class Run {
     const bool last = state_.step == config_.training.steps;
     const bool due = checkpoint.every > 0 && state_.step % checkpoint.every == 0;
     if (!due && !(last && checkpoint.at_end)) return;
+    if (state_.skipped_in_row > 0) {
+      // The state is the one saved before the first skip or worse; rotation must not trade good ones for it.
+      if (main_process_) log::warning("not saved: step {} was skipped", state_.step);
+      return;
+    }
     const fs::path saved = session_.save(folder_.checkpoints(), state_, checkpoint.keep);
     if (main_process_) log::info("saved {}", saved.string());
   }
@@ -211,6 +242,7 @@ class Run {
   }
 
   const config::RunConfig& config_;
+  std::string resolved_configuration_;
   io::RunFolder& folder_;
   const RunData& data_;
   comm::ProcessEnvironment processes_;
@@ -228,6 +260,7 @@ class Run {
                        const std::string& text) {
   const bool first = folder.claim_failure(text);
   if (!processes.environment().mpi) {
+    log::write_to_files(log::Level::kError, "the run has failed: " + text);
     if (status == kBadInput) throw InputError(text);
     throw Error(text);
   }
@@ -251,33 +284,40 @@ void check_devices(const config::RunConfig& config, const comm::ProcessEnvironme
   }
 }
 
+/// What a process has before the run starts.
+struct Prepared {
+  std::optional<RunData> data;
+  io::RunFolder folder;  ///< locked, on the first process
+};
+
 /// What every process must have right before the run starts. Throws on every process alike, naming the rank
 /// that met the problem.
-std::optional<RunData> preflight(const TrainRequest& request, comm::MpiSession& processes) {
+Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
   const config::RunConfig& config = request.configuration.config;
-  std::optional<RunData> data;
+  Prepared prepared{.data = {}, .folder = io::RunFolder(request.run_folder)};
   together(processes, [&] {
     const std::vector<std::string> problems = config::training_problems(config);
     if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
     check_devices(config, processes.environment());
-    data.emplace(config);
+    prepared.data.emplace(config);
+    if (request.resume && !fs::is_directory(request.run_folder)) {
+      throw_input_error("--resume: there is no run folder {}", request.run_folder.string());
+    }
     if (processes.environment().rank == 0) {
-      (void)io::RunFolder::create(request.run_folder, request.resume);
-      io::write_text_atomically(io::RunFolder(request.run_folder).config(),
-                                config::dump(request.configuration, true));
+      prepared.folder = io::RunFolder::create(request.run_folder, request.resume);
     }
   });
-  return data;
+  return prepared;
 }
 
 }  // namespace
 
 void train(const TrainRequest& request, comm::MpiSession& processes) {
-  const std::optional<RunData> data = preflight(request, processes);
-  io::RunFolder folder(request.run_folder);
+  Prepared prepared = preflight(request, processes);
+  io::RunFolder& folder = prepared.folder;
   try {
     log::add_file(folder.log(processes.environment().rank));
-    Run(request, folder, *data, processes).loop();
+    Run(request, folder, *prepared.data, processes).loop();
   } catch (const InputError& error) {
     fail(processes, folder, kBadInput, error.what());
   } catch (const device::OutOfMemory& error) {

@@ -23,6 +23,8 @@ void configure(const Options& options);
 /// Also appends every line to `file` from now on. Throws Error where it cannot be opened.
 void add_file(const std::filesystem::path& file);
 void write(Level level, std::string_view text);
+/// The same for the files alone: what the terminal is told in another way.
+void write_to_files(Level level, std::string_view text);
 /// Flushes terminal and file; called before the process is aborted.
 void flush();
 

@@ -10,6 +10,7 @@
 //   checkpoints/
 
 #include <filesystem>
+#include <memory>
 #include <string_view>
 
 namespace slimpipe::io {
@@ -20,8 +21,9 @@ class RunFolder {
   explicit RunFolder(const std::filesystem::path& path) : path_(path) {}
 
   /// Makes the folder, its logs/ and checkpoints/, and clears the failure of an earlier run. One process
-  /// calls it, before any other uses the folder. Throws InputError where the folder cannot be made, or where
-  /// a run's metrics are in it already and `resume` is false.
+  /// calls it, before any other uses the folder, and keeps the result: as long as it or a copy of it lives,
+  /// the folder is locked against another run. Throws InputError where the folder cannot be made, is in use
+  /// by another run, or holds a run's metrics already and `resume` is false.
   [[nodiscard]] static RunFolder create(const std::filesystem::path& path, bool resume);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
@@ -40,6 +42,7 @@ class RunFolder {
 
  private:
   std::filesystem::path path_;
+  std::shared_ptr<const int> lock_;  ///< descriptor of the locked file, of the creating process alone
 };
 
 }  // namespace slimpipe::io
