@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "unit/io/file_fixtures.h"
+#include "support/file_fixtures.h"
 
 namespace slimpipe::train {
 
