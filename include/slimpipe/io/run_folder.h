@@ -21,7 +21,7 @@ class RunFolder {
 
   /// Makes the folder, its logs/ and checkpoints/, and clears the failure of an earlier run. One process
   /// calls it, before any other uses the folder. Throws InputError where the folder cannot be made, or where
-  /// a run's metrics are in it already and `resume` is false.
+  /// steps of a run are in its metrics already and `resume` is false.
   [[nodiscard]] static RunFolder create(const std::filesystem::path& path, bool resume);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

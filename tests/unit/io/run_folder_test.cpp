@@ -26,6 +26,8 @@ TEST_CASE("a folder that holds a run is only used again by a resumed one", "[uni
   const ScratchFolder scratch;
   const RunFolder folder = RunFolder::create(scratch / "a", false);
   CHECK_NOTHROW(RunFolder::create(scratch / "a", false));  // nothing was written yet
+  write_bytes(folder.metrics(), "");
+  CHECK_NOTHROW(RunFolder::create(scratch / "a", false));  // the run failed before its first step
   write_bytes(folder.metrics(), "{}\n");
   CHECK_THAT(message_of<InputError>([&] { (void)RunFolder::create(scratch / "a", false); }),
              contains("--resume") && contains("--run-dir") && contains((scratch / "a").string()));
