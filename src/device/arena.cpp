@@ -187,11 +187,10 @@ void Arena::fail(Scope scope, std::int64_t bytes, const char* name) const {
       over_limit ? fmt::format("{} bytes are live and the limit is {}", stats_.total_live, options_.limit)
                  : fmt::format("{} bytes are live and no hole of the reserved {} bytes is large enough",
                                stats_.total_live, reserved_);
-  throw OutOfMemory(fmt::format(
-      "{}: out of memory: {} needs {} bytes ({}), but {}\n{}"
-      "More slices, more pipeline devices, fewer tokens or recomputation lower the need; memory.limit raises "
-      "the limit",
-      options_.owner, name, bytes, name_of(scope), why, table()));
+  std::string scopes = table();
+  scopes.pop_back();  // no error ends with a newline
+  throw OutOfMemory(fmt::format("{}: out of memory: {} needs {} bytes ({}), but {}\n{}", options_.owner, name,
+                                bytes, name_of(scope), why, scopes));
 }
 
 void Buffer::reset() noexcept {

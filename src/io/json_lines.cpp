@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -18,9 +19,17 @@ Json json_of(const T& value) {
   return value;
 }
 
+/// Whole numbers of a table are indices and counts, which some readers take as such only without a
+/// fraction. Doubles count exactly up to 2^53.
+Json number_of(double value) {
+  constexpr double kExactCounts = 9007199254740992;  // 2^53
+  const bool whole = std::abs(value) < kExactCounts && std::trunc(value) == value;
+  return whole ? Json(static_cast<std::int64_t>(value)) : Json(value);
+}
+
 Json json_of(const JsonTable& table) {
   Json json = Json::object();
-  for (const auto& [key, value] : table) json[key] = value;
+  for (const auto& [key, value] : table) json[key] = number_of(value);
   return json;
 }
 

@@ -44,14 +44,20 @@ std::shared_ptr<const int> lock_folder(const std::filesystem::path& path) {
   return lock;  // a file system without locks gives none
 }
 
+/// A run that failed before its first step leaves an empty metrics.jsonl: nothing that could be lost.
+bool holds_steps(const std::filesystem::path& metrics) {
+  std::error_code failure;
+  const auto bytes = std::filesystem::file_size(metrics, failure);
+  return failure ? std::filesystem::exists(metrics, failure) : bytes > 0;
+}
+
 }  // namespace
 
 RunFolder RunFolder::create(const std::filesystem::path& path, bool resume) {
   RunFolder folder(path);
   make_folder(path);
   folder.lock_ = lock_folder(path);
-  std::error_code ignored;
-  if (!resume && std::filesystem::exists(folder.metrics(), ignored)) {
+  if (!resume && holds_steps(folder.metrics())) {
     throw_input_error(
         "the run folder {} holds a run already ({}); pass --resume to go on with it, or another --run-dir",
         path.string(), folder.metrics().filename().string());

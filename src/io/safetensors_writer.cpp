@@ -3,10 +3,10 @@
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/io/safetensors.h"
+#include "slimpipe/io/staged_file.h"
 
 #include "io/hash.h"
 #include "io/safetensors_format.h"
-#include "io/staged_file.h"
 
 namespace slimpipe::io {
 namespace {

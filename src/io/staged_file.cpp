@@ -1,4 +1,4 @@
-#include "io/staged_file.h"
+#include "slimpipe/io/staged_file.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -24,14 +24,25 @@ StagedFile::~StagedFile() {
 }
 
 void StagedFile::write(std::span<const std::byte> data, std::string_view what) {
+  write_all(bytes_, data, what);
+  bytes_ += std::ssize(data);
+}
+
+void StagedFile::write_at(std::int64_t offset, std::span<const std::byte> data, std::string_view what) {
+  SLIMPIPE_CHECK(offset >= 0 && offset <= bytes_ && std::ssize(data) <= bytes_ - offset,
+                 "{}: {} bytes at {} of {} written", path_.string(), data.size(), offset, bytes_);
+  write_all(offset, data, what);
+}
+
+void StagedFile::write_all(std::int64_t offset, std::span<const std::byte> data, std::string_view what) {
   while (!data.empty()) {
-    const ssize_t written = ::write(descriptor_, data.data(), data.size());
+    const ssize_t written = ::pwrite(descriptor_, data.data(), data.size(), offset);
     if (written < 0) {
       if (errno == EINTR) continue;
       fail(errno, what);
     }
     data = data.subspan(static_cast<std::size_t>(written));
-    bytes_ += written;
+    offset += written;
   }
 }
 

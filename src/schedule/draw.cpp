@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <string_view>
 
 #include "slimpipe/schedule/simulate.h"
 
@@ -85,10 +86,14 @@ std::string row(const std::vector<TimedAction>& actions, const Spec& spec, const
   return text;
 }
 
+std::string counted(int count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
 std::string headline(const Schedule& schedule) {
   const Spec& spec = schedule.spec;
-  auto text =
-      fmt::format("{}: {} devices, {} microbatches", name_of(spec.kind), spec.pipeline, spec.microbatches);
+  auto text = fmt::format("{}: {}, {}", name_of(spec.kind), counted(spec.pipeline, "device", "devices"),
+                          counted(spec.microbatches, "microbatch", "microbatches"));
   if (spec.slices > 1) text += fmt::format(" of {} slices", spec.slices);
   if (spec.kind == Kind::kSlimPipe) text += fmt::format(", warm-up slope {}", spec.warmup_slope);
   return text + (schedule.training ? "\n" : ", forward only\n");

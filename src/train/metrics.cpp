@@ -71,7 +71,8 @@ void forget_steps_after(const std::filesystem::path& metrics, std::int64_t step)
   while (std::getline(stream, line)) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
     const auto number = json.is_object() ? json.find("step") : json.end();
-    const bool readable = json.is_object() && number != json.end() && number->is_number_integer();
+    const bool finished = !stream.eof();  // the last line of a killed run may be cut short
+    const bool readable = finished && json.is_object() && number != json.end() && number->is_number_integer();
     if (readable && *number <= step) {
       kept += line + '\n';
     } else {

@@ -48,11 +48,9 @@ double measured_run_peak(const config::RunConfig& config, const comm::Topology& 
 std::string memory_advice(const config::RunConfig& config) {
   return fmt::format(
       "\nTo need less on each device: more pipeline devices (parallel.pipeline is {}), more slices "
-      "(schedule.slices is "
-      "{}), schedule.warmup_slope 1 (is {}), bf16 (training.dtype), a shorter data.sequence_length ({}); or "
-      "raise "
-      "memory.limit",
-      config.parallel.pipeline, config.schedule.slices, config.schedule.warmup_slope,
+      "(schedule.slices is {}), schedule.warmup_slope 1 (is {}), memory.recompute selective (is {}), "
+      "bf16 (training.dtype), a shorter data.sequence_length ({}); or raise memory.limit",
+      config.parallel.pipeline, config.schedule.slices, config.schedule.warmup_slope, config.memory.recompute,
       config.data.sequence_length);
 }
 
@@ -301,7 +299,10 @@ Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
     check_devices(config, processes.environment());
     prepared.data.emplace(config);
     if (request.resume && !fs::is_directory(request.run_folder)) {
-      throw_input_error("--resume: there is no run folder {}", request.run_folder.string());
+      throw_input_error(
+          "--resume: there is no run folder {}, so there is no complete checkpoint in it; start without "
+          "--resume",
+          request.run_folder.string());
     }
     if (processes.environment().rank == 0) {
       prepared.folder = io::RunFolder::create(request.run_folder, request.resume);

@@ -1,6 +1,7 @@
 #pragma once
 // One JSON object a line, appended and flushed: metrics.jsonl. Values are numbers, text, null or nested
-// number tables; a number that is not finite is written as null.
+// number tables; a number that is not finite is written as null. Whole numbers of a table (below 2^53) are
+// written as integers: device indices and bytes among its times.
 
 #include <filesystem>
 #include <fstream>

@@ -2,7 +2,7 @@
 // others.
 
 #include "runtime/train/session_state.h"
-#include "unit/io/file_fixtures.h"
+#include "support/file_fixtures.h"
 
 namespace slimpipe::test {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "data/permutation.h"
 #include "support/catch.h"
+#include "support/file_fixtures.h"
 #include "unit/data/token_file_fixtures.h"
-#include "unit/io/file_fixtures.h"
 
 namespace slimpipe::data {
 

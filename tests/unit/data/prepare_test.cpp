@@ -7,8 +7,8 @@
 
 #include "data/line_reader.h"
 #include "support/catch.h"
+#include "support/file_fixtures.h"
 #include "unit/data/token_file_fixtures.h"
-#include "unit/io/file_fixtures.h"
 
 namespace slimpipe::data {
 

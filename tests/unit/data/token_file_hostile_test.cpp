@@ -8,8 +8,8 @@
 #include "slimpipe/data/token_file.h"
 
 #include "support/catch.h"
+#include "support/file_fixtures.h"
 #include "unit/data/token_file_fixtures.h"
-#include "unit/io/file_fixtures.h"
 
 namespace slimpipe::data {
 

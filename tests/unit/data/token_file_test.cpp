@@ -3,8 +3,8 @@
 #include "slimpipe/core/check.h"
 
 #include "support/catch.h"
+#include "support/file_fixtures.h"
 #include "unit/data/token_file_fixtures.h"
-#include "unit/io/file_fixtures.h"
 
 namespace slimpipe::data {
 

@@ -6,7 +6,7 @@
 #include "slimpipe/core/check.h"
 
 #include "support/catch.h"
-#include "unit/io/file_fixtures.h"
+#include "support/file_fixtures.h"
 
 namespace slimpipe::io {
 
@@ -30,7 +30,7 @@ TEST_CASE("an object is one line of JSON in its own order", "[unit]") {
   };
   CHECK(to_json(object) ==
         R"({"z":0.1,"a":9223372036854775807,"text":"line\n\"quoted\" \u0001","none":null,)"
-        R"("list":[1.5,null,null],"nan":null,"table":{"y":1.0,"b":null},"tables":[{"k":2.0},{}]})");
+        R"("list":[1.5,null,null],"nan":null,"table":{"y":1,"b":null},"tables":[{"k":2},{}]})");
   CHECK(to_json({}) == "{}");
 }
 
@@ -39,6 +39,16 @@ TEST_CASE("doubles are written so that they read back the same", "[unit]") {
     const std::string text = to_json({{"x", value}});
     CHECK(std::strtod(text.c_str() + 5, nullptr) == value);
   }
+}
+
+TEST_CASE("whole numbers of a table are integers as far as a double counts", "[unit]") {
+  const double limit = 9007199254740992;  // 2^53
+  CHECK(to_json({{"t", JsonTable{{"device", 0}, {"bytes", 5368709120}, {"less", -3}, {"ms", 2.5}}}}) ==
+        R"({"t":{"device":0,"bytes":5368709120,"less":-3,"ms":2.5}})");
+  CHECK(to_json({{"t", JsonTable{{"below", limit - 1}, {"negative", 1 - limit}}}}) ==
+        R"({"t":{"below":9007199254740991,"negative":-9007199254740991}})");
+  CHECK(to_json({{"t", JsonTable{{"at", limit}, {"beyond", 1e300}}}}) ==
+        R"({"t":{"at":9.007199254740992e+15,"beyond":1e+300}})");
 }
 
 TEST_CASE("text that is not UTF-8 is replaced, not thrown at", "[unit]") {

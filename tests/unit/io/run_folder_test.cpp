@@ -3,7 +3,7 @@
 #include "slimpipe/core/check.h"
 
 #include "support/catch.h"
-#include "unit/io/file_fixtures.h"
+#include "support/file_fixtures.h"
 
 namespace slimpipe::io {
 
@@ -24,13 +24,28 @@ TEST_CASE("a run folder is made with places for logs and checkpoints", "[unit]")
 
 TEST_CASE("a folder that holds a run is only used again by a resumed one", "[unit]") {
   const ScratchFolder scratch;
-  const RunFolder folder = RunFolder::create(scratch / "a", false);
+  const RunFolder folder(scratch / "a");
+  CHECK_NOTHROW(RunFolder::create(scratch / "a", false));
   CHECK_NOTHROW(RunFolder::create(scratch / "a", false));  // nothing was written yet
+  write_bytes(folder.metrics(), "");
+  CHECK_NOTHROW(RunFolder::create(scratch / "a", false));  // the run failed before its first step
   write_bytes(folder.metrics(), "{}\n");
   CHECK_THAT(message_of<InputError>([&] { (void)RunFolder::create(scratch / "a", false); }),
              contains("--resume") && contains("--run-dir") && contains((scratch / "a").string()));
   CHECK_NOTHROW(RunFolder::create(scratch / "a", true));
   CHECK(test::read_bytes(folder.metrics()) == "{}\n");
+}
+
+TEST_CASE("a run folder is locked for as long as its run lives", "[unit]") {
+  const ScratchFolder scratch;
+  {
+    const RunFolder folder = RunFolder::create(scratch / "a", false);
+    for (const bool resume : {false, true}) {
+      CHECK_THAT(message_of<InputError>([&] { (void)RunFolder::create(scratch / "a", resume); }),
+                 contains("in use by another run") && contains((scratch / "a").string()));
+    }
+  }
+  CHECK_NOTHROW(RunFolder::create(scratch / "a", false));
 }
 
 TEST_CASE("a run folder where a file is, or below one, is refused", "[unit]") {
@@ -43,8 +58,9 @@ TEST_CASE("a run folder where a file is, or below one, is refused", "[unit]") {
 
 TEST_CASE("only the first failure of a run is claimed, until a new start", "[unit]") {
   const ScratchFolder scratch;
-  const RunFolder folder = RunFolder::create(scratch / "a", false);
+  const RunFolder folder(scratch / "a");
   const RunFolder other_rank(scratch / "a");
+  (void)RunFolder::create(scratch / "a", false);
   CHECK(folder.claim_failure("tensor \"w\" is gone"));
   CHECK_FALSE(other_rank.claim_failure("given up"));
   CHECK(test::read_bytes(folder.failure()) == "{\"cause\":\"tensor \\\"w\\\" is gone\"}\n");

@@ -5,7 +5,7 @@
 #include "slimpipe/io/safetensors.h"
 
 #include "support/catch.h"
-#include "unit/io/file_fixtures.h"
+#include "support/file_fixtures.h"
 
 namespace slimpipe::io {
 

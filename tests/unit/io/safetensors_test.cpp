@@ -9,7 +9,7 @@
 #include "slimpipe/io/files.h"
 
 #include "support/catch.h"
-#include "unit/io/file_fixtures.h"
+#include "support/file_fixtures.h"
 
 namespace slimpipe::io {
 

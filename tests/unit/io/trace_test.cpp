@@ -3,7 +3,7 @@
 #include "slimpipe/core/check.h"
 
 #include "support/catch.h"
-#include "unit/io/file_fixtures.h"
+#include "support/file_fixtures.h"
 
 namespace slimpipe::io {
 

@@ -78,6 +78,11 @@ TEST_CASE("odd widths, costs and sizes are drawn without complaint", "[unit]") {
     }
 }
 
+TEST_CASE("one device and one microbatch are named in the singular", "[unit]") {
+  REQUIRE(drawn({.pipeline = 1, .microbatches = 1, .slices = 2, .warmup_slope = 1}, 80)
+              .find("slimpipe: 1 device, 1 microbatch of 2 slices, warm-up slope 1\n") == 0);
+}
+
 TEST_CASE("a forward-only drawing says so", "[unit]") {
   const auto schedule = build_forward_only({.pipeline = 2, .microbatches = 2});
   REQUIRE(draw(schedule, simulate(schedule, uniform_cost()), 80)

@@ -7,7 +7,7 @@
 #include "slimpipe/io/files.h"
 #include "slimpipe/train/checkpoint.h"
 
-#include "unit/io/file_fixtures.h"
+#include "support/file_fixtures.h"
 
 namespace slimpipe::test {
 

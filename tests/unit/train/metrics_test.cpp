@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "unit/io/file_fixtures.h"
+#include "support/file_fixtures.h"
 
 namespace slimpipe::train {
 
@@ -69,10 +69,11 @@ TEST_CASE("steps that a resumed run does again are taken out of the metrics", "[
   CHECK(after(one + two + three, 0).empty());
   CHECK(after(one + two + "{\"step\":3", 3) == one + two);   // unfinished
   CHECK(after(one + two + "{\"step\":3}", 3) == one + two);  // whole but for its end of line
-  CHECK(after(one + "garbage\n" + three, 3) == one);
-  CHECK(after(one + "[]\n" + three, 3) == one);
-  CHECK(after(one + "{\"step\":\"2\"}\n" + three, 3) == one);
-  CHECK(after(one + "{}\n" + three, 3) == one);
+  // What cannot be read is left out; what can be read behind it stays.
+  CHECK(after(one + "garbage\n" + three, 3) == one + three);
+  CHECK(after(one + "[]\n" + three, 3) == one + three);
+  CHECK(after(one + "{\"step\":\"2\"}\n" + three, 3) == one + three);
+  CHECK(after(one + "{}\n" + three, 2) == one);
   CHECK(after("", 3).empty());
 }
 

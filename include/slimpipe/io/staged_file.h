@@ -20,12 +20,16 @@ class StagedFile {
 
   /// Appends; not buffered. `what` is the part of the file that a failure names, or empty.
   void write(std::span<const std::byte> data, std::string_view what = {});
+  /// Replaces bytes that were appended, such as a header whose counts are known at the end; `offset` is from
+  /// the file's start.
+  void write_at(std::int64_t offset, std::span<const std::byte> data, std::string_view what = {});
   /// Syncs, renames to the final name and syncs the folder.
   void commit();
-  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }  ///< appended
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
+  void write_all(std::int64_t offset, std::span<const std::byte> data, std::string_view what);
   [[noreturn]] void fail(int error, std::string_view what) const;
   void close();
 

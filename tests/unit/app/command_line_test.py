@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Wrong uses of the program: each ends with status 2 and says on stderr what is wrong and where to read on.
+
+Usage: command_line_test.py PROGRAM
+"""
+import subprocess
+import sys
+import unittest
+
+PROGRAM = ""
+SIZED = ["--set", "model.preset=tiny", "--set", "data.sequence_length=256"]
+
+
+class CommandLine(unittest.TestCase):
+    def refused(self, *arguments):
+        """stderr of a use that must be refused without output or a trace of an exception."""
+        result = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=20, check=False)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertNotIn("terminate", result.stderr)
+        return result.stderr
+
+    def test_a_use_without_a_command_lists_the_commands(self):
+        self.assertEqual(self.refused(), "slimpipe: expected a command: train, data, config, schedule, bench\n"
+                                         "See: slimpipe --help\n")
+
+    def test_a_misspelt_command_is_named_with_the_ones_there_are(self):
+        self.assertEqual(self.refused("trian"), "slimpipe: there is no command 'trian'; expected one of: train, "
+                                                "data, config, schedule, bench\nSee: slimpipe --help\n")
+
+    def test_a_misspelt_command_of_a_command_points_at_that_ones_help(self):
+        self.assertEqual(self.refused("config", "shwo"),
+                         "slimpipe config: there is no command 'shwo'; expected one of: show, validate, reference\n"
+                         "See: slimpipe config --help\n")
+
+    def test_a_setting_without_a_value_is_named_with_the_form_it_takes(self):
+        self.assertEqual(self.refused("config", "show", *SIZED, "--set", "training.steps"),
+                         "slimpipe: --set training.steps: expected KEY=VALUE, such as training.steps=100\n")
+
+    def test_a_setting_of_an_unknown_key_is_named(self):
+        error = self.refused("config", "show", *SIZED, "--set", "trainig.steps=3")
+        self.assertIn("--set trainig.steps=3: unknown key", error)
+
+    def test_a_missing_argument_is_named(self):
+        for command in (["train"], ["config", "validate"]):
+            name = "slimpipe " + " ".join(command)
+            self.assertEqual(self.refused(*command), f"{name}: config is required\nSee: {name} --help\n")
+
+    def test_an_option_without_its_value_is_named(self):
+        for command, option in ((["schedule"], "--kind"), (["config", "show"], "--set")):
+            name = "slimpipe " + " ".join(command)
+            error = self.refused(*command, option)
+            self.assertTrue(error.startswith(f"{name}: {option}: "), error)
+            self.assertTrue(error.endswith(f"See: {name} --help\n"), error)
+
+    def test_an_unknown_option_is_named_with_the_command_that_lacks_it(self):
+        self.assertEqual(self.refused("--frobnicate"),
+                         "slimpipe: there is no option '--frobnicate' here\nSee: slimpipe --help\n")
+        error = self.refused("schedule", "--frobnicate")
+        self.assertTrue(error.startswith("slimpipe schedule: "), error)
+        self.assertIn("--frobnicate", error)
+        self.assertIn("See: slimpipe schedule --help", error)
+
+    def test_a_configuration_that_is_not_there_is_named(self):
+        error = self.refused("train", "/nowhere/run.yaml")
+        self.assertTrue(error.startswith("slimpipe: /nowhere/run.yaml: cannot be read"), error)
+
+    def test_a_right_use_is_not_refused(self):
+        for arguments in (["--help"], ["--version"], ["config", "show", *SIZED]):
+            result = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=20, check=False)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stderr, "")
+            self.assertNotEqual(result.stdout, "")
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()
