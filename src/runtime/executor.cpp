@@ -27,7 +27,20 @@ double microseconds(Clock::time_point time) {
 class Recorder {
  public:
   Recorder(const Program& program, std::vector<io::TraceEvent>& events)
-      : program_(program), events_(events), posted_us_(program.transfers.size()) {}
+      : program_(program),
+        events_(events),
+        posted_us_(program.transfers.size()),
+        arrived_us_(program.transfers.size()) {}
+
+  /// Notes which messages are complete, so that their spans end when they were, not when they were waited
+  /// for.
+  void look_at_messages(comm::Endpoint& endpoint, const std::vector<comm::Ticket>& tickets) {
+    std::erase_if(under_way_, [&](int transfer) {
+      if (!endpoint.test(tickets[transfer])) return false;
+      arrived_us_[transfer] = microseconds(Clock::now());
+      return true;
+    });
+  }
 
   void add(const Step& step, Clock::time_point start, Clock::time_point end) {
     const double start_us = microseconds(start);
@@ -36,11 +49,15 @@ class Recorder {
                        io::TraceLane::kSteps});
     if (step.kind == StepKind::kPostReceive || step.kind == StepKind::kPostSend) {
       posted_us_[step.transfer] = start_us;
+      under_way_.push_back(step.transfer);
     } else if (step.kind == StepKind::kWaitReceive || step.kind == StepKind::kWaitSend) {
+      std::erase(under_way_, step.transfer);
       const double posted_us = posted_us_[step.transfer];
+      const double arrived_us = arrived_us_[step.transfer];
       events_.push_back(
           {fmt::format("{} {}", schedule::name_of(step.phase), schedule::to_string(step.action)), "message",
-           program_.device, posted_us, end_us - posted_us, io::TraceLane::kMessages});
+           program_.device, posted_us, (arrived_us > 0 ? arrived_us : end_us) - posted_us,
+           io::TraceLane::kMessages});
     }
   }
 
@@ -48,6 +65,8 @@ class Recorder {
   const Program& program_;
   std::vector<io::TraceEvent>& events_;
   std::vector<double> posted_us_;
+  std::vector<double> arrived_us_;  ///< seen complete before its wait; 0: not yet
+  std::vector<int> under_way_;
 };
 
 }  // namespace
@@ -78,6 +97,7 @@ ExecutionTimes Executor::run_steps(const Program& program, std::vector<io::Trace
       case StepKind::kCompute:
         runner_.run(step);
         endpoint_.progress();
+        if (recorder) recorder->look_at_messages(endpoint_, tickets);
         break;
       case StepKind::kPostReceive:
       case StepKind::kPostSend: {

@@ -1,5 +1,6 @@
 #include "slimpipe/train/metrics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -24,6 +25,13 @@ void RateMeter::fill(StepMetrics& metrics, std::int64_t step_tokens) const {
   metrics.tflops_full_attention = metrics.tokens_per_s * flops_per_token_full_ / 1e12;
   metrics.mfu = metrics.tflops * 1e12 / peak_flops_;
   metrics.mfu_full_attention = metrics.tflops_full_attention * 1e12 / peak_flops_;
+}
+
+int usable_cores(int wanted, int process_cores, int host_cores, const comm::ProcessEnvironment& processes) {
+  // Processes that are not bound to cores share those of the host.
+  const int of_host = std::min(host_cores, process_cores * processes.local_size);
+  const int hosts = std::max(1, processes.size / std::max(1, processes.local_size));
+  return std::clamp(of_host * hosts, 1, std::max(1, wanted));
 }
 
 io::JsonObject to_json(const StepMetrics& metrics) {

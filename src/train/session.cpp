@@ -193,7 +193,7 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
     context.progress.doing("squares of the gradients");
     std::vector<double> values = gradient_squares(context, table_);
     values.push_back(context.holds_last_stage ? sum(context.runner->losses()) : 0.0);
-    context.progress.doing("sum of losses and gradient norms over the devices");
+    context.progress.doing("sum of losses and gradient norms over the devices", true);
     context.collectives->all_reduce_sum(values);
     StepResult mine;
     mine.loss = mean_loss(values.back(), batch);
@@ -209,7 +209,7 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
                    .update = plan.update});
     }
     context.runner->check_nothing_left();
-    context.progress.doing("sum of the devices' reports");
+    context.progress.doing("sum of the devices' reports", true);
     gather_reports(context, times, mine);
 
     const std::scoped_lock lock(mutex);
@@ -254,7 +254,7 @@ double Session::evaluate(const Batch& batch) {
     const runtime::Program& program = programs[context.pipeline_rank];
     context.runner->begin(program, tokens_for(context, batch));
     context.executor->run(program);
-    context.progress.doing("sum of the validation loss over the devices");
+    context.progress.doing("sum of the validation loss over the devices", true);
     std::vector<double> value = {context.holds_last_stage ? sum(context.runner->losses()) : 0.0};
     context.collectives->all_reduce_sum(value);
     context.runner->check_nothing_left();

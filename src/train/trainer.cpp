@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/ranges.h>
-#include <thread>
+#include <unistd.h>
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
@@ -37,11 +37,12 @@ double milliseconds_since(Clock::time_point start) {
 }
 
 /// FLOP/s of the cores the run's devices can use, as measured now; NaN where it cannot be.
-double measured_run_peak(const config::RunConfig& config, const comm::Topology& topology) {
-  const auto cores = std::max(1U, std::thread::hardware_concurrency());
-  const int wanted = topology.devices() * config.device.threads;
+double measured_run_peak(const config::RunConfig& config, const Session& session,
+                         const comm::ProcessEnvironment& processes) {
+  const int wanted = session.topology().devices() * config.device.threads;
+  const int host_cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   return device::measured_cpu_peak_flops(compute_type(config)) *
-         std::min<int>(wanted, static_cast<int>(cores));
+         usable_cores(wanted, session.process_cores(), host_cores, processes);
 }
 
 /// Which settings would make the run smaller.
@@ -65,7 +66,7 @@ class Run {
         processes_(processes.environment()),
         main_process_(processes_.rank == 0),
         session_(config_, processes_),
-        rates_(config_, measured_run_peak(config_, session_.topology())),
+        rates_(config_, measured_run_peak(config_, session_, processes_)),
         progress_(main_process_, processes_.mpi, config_.log.every) {
     if (request.resume) {
       resume();

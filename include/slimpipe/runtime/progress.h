@@ -29,8 +29,9 @@ class Progress {
     waiting_.store(false, std::memory_order_relaxed);
     moves_.fetch_add(1, std::memory_order_release);
   }
-  /// What the device does outside of programs: a literal.
-  void doing(const char* activity) {
+  /// What the device does outside of programs: a literal. `waits`: only waiting for other devices.
+  void doing(const char* activity, bool waits = false) {
+    waiting_.store(waits, std::memory_order_relaxed);
     activity_.store(activity, std::memory_order_relaxed);
     moves_.fetch_add(1, std::memory_order_release);
   }

@@ -27,6 +27,11 @@ struct StepMetrics {
   StepResult result;
 };
 
+/// Cores that `wanted` threads of the whole run can use at once: no more than there are. `process_cores` are
+/// those this process may run on, `host_cores` those of its host; other hosts are taken to be like this one.
+[[nodiscard]] int usable_cores(int wanted, int process_cores, int host_cores,
+                               const comm::ProcessEnvironment& processes);
+
 /// Turns times into rates. Model FLOPs per token as in model::flops_per_token.
 class RateMeter {
  public:

@@ -76,6 +76,8 @@ class Session {
   [[nodiscard]] const schedule::Schedule& schedule() const { return schedule_; }
   [[nodiscard]] const model::ParameterTable& table() const { return table_; }
   [[nodiscard]] std::string_view backend_name() const { return backend_->name(); }
+  /// Cores this process may run on.
+  [[nodiscard]] int process_cores() const { return backend_->device_count(); }
   /// Whether a device of this process needs the tokens of a batch.
   [[nodiscard]] bool needs_tokens() const;
   /// The failure that ended the session, where one did.

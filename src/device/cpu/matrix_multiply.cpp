@@ -104,17 +104,10 @@ struct ConvertedGemm {
   }
 };
 
-/// oneDNN takes as many OpenMP threads as its caller may use, which OpenMP keeps for each thread. They
-/// are made as few as leave each a large piece of C: with smaller ones oneDNN shares out the inner
-/// dimension, and the order of its sums would depend on the number of threads.
-void allow_threads(int threads, const Gemm& gemm) {
-  constexpr std::int64_t kOutputsPerThread = 128 * 128;
-  const auto wanted =
-      static_cast<int>(std::clamp<std::int64_t>(gemm.c.size() / kOutputsPerThread, 1, threads));
-  thread_local int allowed = 0;
-  if (allowed == wanted) return;
-  omp_set_num_threads(wanted);
-  allowed = wanted;
+/// One thread a product: with more, oneDNN shares out the inner dimension of some shapes, and the order of
+/// the sums would depend on the number of threads. OpenMP keeps the setting for each calling thread.
+void use_one_thread() {
+  omp_set_num_threads(1);
 }
 
 bool is_empty(const Gemm& gemm) {
@@ -189,14 +182,14 @@ class MatrixMultiply::Cache {
   std::unordered_map<Problem, Entry, ProblemHash> entries_;
 };
 
-MatrixMultiply::MatrixMultiply(BFloat16Products products, int threads)
-    : products_(products), threads_(threads), cache_(std::make_unique<Cache>()) {}
+MatrixMultiply::MatrixMultiply(BFloat16Products products)
+    : products_(products), cache_(std::make_unique<Cache>()) {}
 
 MatrixMultiply::~MatrixMultiply() = default;
 
 std::int64_t MatrixMultiply::workspace_bytes(const Gemm& gemm) {
   if (is_empty(gemm) || sums_nothing(gemm)) return 0;
-  allow_threads(threads_, gemm);
+  use_one_thread();
   if (gemm.a.dtype() == DType::kBF16 && products_ == BFloat16Products::kConverted) {
     const ConvertedGemm converted(gemm, nullptr);
     return converted.copies + cache_->entry_of(converted.gemm).scratch_bytes;
@@ -210,7 +203,7 @@ void MatrixMultiply::run(const Gemm& gemm, Tensor workspace) {
     if (!gemm.accumulate) zero(gemm.c, 1);
     return;
   }
-  allow_threads(threads_, gemm);
+  use_one_thread();
   if (gemm.a.dtype() == DType::kBF16 && products_ == BFloat16Products::kConverted) {
     run_converted(gemm, workspace);
   } else {

@@ -19,7 +19,7 @@ enum class BFloat16Products : std::uint8_t {
 /// Belongs to one device; not thread-safe. Large products use up to `threads` OpenMP threads.
 class MatrixMultiply {
  public:
-  MatrixMultiply(BFloat16Products products, int threads);
+  explicit MatrixMultiply(BFloat16Products products);
   ~MatrixMultiply();
   MatrixMultiply(const MatrixMultiply&) = delete;
   MatrixMultiply& operator=(const MatrixMultiply&) = delete;
@@ -32,7 +32,6 @@ class MatrixMultiply {
   void run_converted(const Gemm& gemm, Tensor workspace);
 
   BFloat16Products products_;
-  int threads_;
   std::unique_ptr<Cache> cache_;
 };
 

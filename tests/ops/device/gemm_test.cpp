@@ -74,7 +74,7 @@ TEST_CASE("matrix products agree with double precision at odd sizes, all layouts
 
 TEST_CASE("bf16 products by way of fp32 copies agree as well", "[ops]") {
   CpuDevice device;
-  cpu::MatrixMultiply multiply(cpu::BFloat16Products::kConverted, 1);
+  cpu::MatrixMultiply multiply(cpu::BFloat16Products::kConverted);
   for_each_case({{1, 1, 1}, {17, 33, 5}, {63, 1, 65}}, [&](const Case& c) {
     INFO(c.text());
     CHECK(check(c, [&](const Gemm& gemm) {
@@ -130,8 +130,13 @@ TEST_CASE("a product repeated gives the same bits, on one device and on another"
 TEST_CASE("a product does not depend on the number of threads", "[ops]") {
   CpuDevice one;
   CpuDevice two(2);
+  CpuDevice eight(8);
   for (const DType dtype : {DType::kF32, DType::kBF16})
-    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{16, 16, 8000}, {65, 33, 1000}, {300, 200, 500}})
+    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{16, 16, 8000},
+                                  {65, 33, 1000},
+                                  {300, 200, 500},
+                                  {1024, 64, 8192},
+                                  {512, 128, 4096}})
       for (const bool transpose_a : {false, true}) {
         INFO(name_of(dtype) << " " << m << "x" << n << "x" << k << " transpose_a " << transpose_a);
         const OwnedTensor a = matrix(dtype, transpose_a ? k : m, transpose_a ? m : k, 0, 1);
@@ -141,11 +146,13 @@ TEST_CASE("a product does not depend on the number of threads", "[ops]") {
         one.gemm({.a = a, .b = b, .c = first, .transpose_a = transpose_a});
         two.gemm({.a = a, .b = b, .c = second, .transpose_a = transpose_a});
         CHECK(first.bytes() == second.bytes());
+        eight.gemm({.a = a, .b = b, .c = second, .transpose_a = transpose_a});
+        CHECK(first.bytes() == second.bytes());
       }
 }
 
 TEST_CASE("a product refuses a workspace that is too small", "[ops]") {
-  cpu::MatrixMultiply multiply(cpu::BFloat16Products::kConverted, 1);
+  cpu::MatrixMultiply multiply(cpu::BFloat16Products::kConverted);
   CpuDevice device;
   const OwnedTensor a = normal(DType::kBF16, {65, 63}, 1);
   const OwnedTensor b = normal(DType::kBF16, {63, 65}, 2);

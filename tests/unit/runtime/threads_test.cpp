@@ -85,6 +85,17 @@ TEST_CASE("the watchdog says what every device does when nothing moves, and give
   CHECK(first.report()->message.find("given up: nothing has moved") != std::string::npos);
 }
 
+TEST_CASE("the watchdog gives up on a sum that another device never joins", "[unit]") {
+  Progress device(0);
+  device.doing("sum of losses over the devices", true);
+  FirstError first;
+  Watchdog watchdog({.quiet = std::chrono::milliseconds(2), .give_up_after = 2, .report = {}}, {&device},
+                    first);
+  watchdog.resume();
+  REQUIRE(eventually([&] { return first.stopped(); }));
+  CHECK(first.report()->message.find("waits in sum of losses over the devices") != std::string::npos);
+}
+
 TEST_CASE("the watchdog never gives up on a device that computes", "[unit]") {
   Program program;
   program.steps.push_back({});

@@ -77,4 +77,19 @@ TEST_CASE("steps that a resumed run does again are taken out of the metrics", "[
   CHECK(after("", 3).empty());
 }
 
+TEST_CASE("the cores a run can use are neither more than it asks for nor more than there are", "[unit]") {
+  const auto processes = [](int size, int local) {
+    comm::ProcessEnvironment environment;
+    environment.size = size;
+    environment.local_size = local;
+    return environment;
+  };
+  CHECK(usable_cores(4, 2, 2, processes(1, 1)) == 2);    // four devices on two cores
+  CHECK(usable_cores(4, 1, 2, processes(1, 1)) == 1);    // the process may use one of them
+  CHECK(usable_cores(4, 1, 8, processes(4, 4)) == 4);    // each process bound to a core
+  CHECK(usable_cores(4, 2, 2, processes(4, 4)) == 2);    // processes that are not bound
+  CHECK(usable_cores(16, 8, 8, processes(4, 2)) == 16);  // two hosts
+  CHECK(usable_cores(3, 64, 64, processes(1, 1)) == 3);
+}
+
 }  // namespace slimpipe::train
