@@ -18,12 +18,12 @@ class CpuStream final : public Stream {
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(const DeviceOptions& options)
+  CpuDevice(const DeviceOptions& options, cpu::BFloat16Products products)
       : index_(options.index),
         arena_({.owner = fmt::format("device {}", options.index),
                 .limit = options.memory_limit,
                 .plan_only = options.plan_only}),
-        operators_(options.threads) {}
+        operators_(options.threads, products) {}
 
   [[nodiscard]] int index() const override { return index_; }
   Arena& arena() override { return arena_; }
@@ -66,8 +66,13 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Device> make_device(const DeviceOptions& options) override {
     SLIMPIPE_CHECK(options.threads >= 1, "device {}: {} threads, expected 1 or more", options.index,
                    options.threads);
-    return std::make_unique<CpuDevice>(options);
+    return std::make_unique<CpuDevice>(options, products_);
   }
+
+ private:
+  /// Asked for once, before there are devices on threads of their own: oneDNN sets itself up at its first
+  /// use.
+  cpu::BFloat16Products products_ = cpu::best_bfloat16_products();
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace slimpipe::device::cpu {
 
 class CpuOperators final : public Operators {
  public:
-  explicit CpuOperators(int threads) : threads_(threads), matrix_multiply_(best_bfloat16_products()) {}
+  CpuOperators(int threads, BFloat16Products products) : threads_(threads), matrix_multiply_(products) {}
 
   void gemm(Stream&, const Gemm&, Tensor workspace) override;
   std::int64_t gemm_workspace_bytes(const Gemm&) override;
