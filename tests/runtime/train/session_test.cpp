@@ -69,6 +69,8 @@ TEST_CASE("both copies of a tied embedding stay equal to the bit and are trained
   }
 }
 
+// GNU OpenMP's barriers are unseen by the thread sanitizer: what follows a parallel region would be reported.
+#ifndef __SANITIZE_THREAD__
 TEST_CASE("the number of threads of a device does not change a bit", "[runtime]") {
   const auto run = [](int threads) {
     config::RunConfig config = matrix_config({Kind::kSlimPipe, 2, 2, 2, 2, false});
@@ -85,6 +87,7 @@ TEST_CASE("the number of threads of a device does not change a bit", "[runtime]"
   CHECK(differences(run(2), one, true) == nothing());
   CHECK(differences(run(3), one, true) == nothing());
 }
+#endif
 
 TEST_CASE("steps and evaluations leave no memory behind", "[runtime]") {
   using device::Scope;
