@@ -17,26 +17,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace slimpipe::device::cpu::HWY_NAMESPACE {
 
-/// Rotates `heads` heads of one token by the angles of cos and sin [D/2], from x to y.
-template <class T>
-void rotate(const T* x, const float* cos, const float* sin, T* y, std::int64_t heads, std::int64_t size) {
-  const std::int64_t half = size / 2;
-  for (std::int64_t h = 0; h < heads; ++h, x += size, y += size) {
-    for_each_block(half, [=](std::int64_t i, auto extent) HWY_ATTR {
-      const Lanes c = load(cos + i, extent);
-      const Lanes s = load(sin + i, extent);
-      const Lanes first = load(x + i, extent);
-      const Lanes second = load(x + half + i, extent);
-      store(negative_multiply_add(second, s, first * c), y + i, extent);
-      store(multiply_add(first, s, second * c), y + half + i, extent);
-    });
-  }
-}
+enum class Direction { kForward, kBack };
 
-/// The transpose of the same, from fp32.
-template <class T>
-void rotate_back(const float* x, const float* cos, const float* sin, T* y, std::int64_t heads,
-                 std::int64_t size) {
+/// Rotates `heads` heads of one token by the angles of cos and sin [D/2], from x to y. kBack is the
+/// transpose: the same by the negative angles.
+template <Direction kDirection, class From, class To>
+void rotate(const From* x, const float* cos, const float* sin, To* y, std::int64_t heads, std::int64_t size) {
   const std::int64_t half = size / 2;
   for (std::int64_t h = 0; h < heads; ++h, x += size, y += size) {
     for_each_block(half, [=](std::int64_t i, auto extent) HWY_ATTR {
@@ -44,8 +30,13 @@ void rotate_back(const float* x, const float* cos, const float* sin, T* y, std::
       const Lanes s = load(sin + i, extent);
       const Lanes first = load(x + i, extent);
       const Lanes second = load(x + half + i, extent);
-      store(multiply_add(second, s, first * c), y + i, extent);
-      store(negative_multiply_add(first, s, second * c), y + half + i, extent);
+      if constexpr (kDirection == Direction::kForward) {
+        store(negative_multiply_add(second, s, first * c), y + i, extent);
+        store(multiply_add(first, s, second * c), y + half + i, extent);
+      } else {
+        store(multiply_add(second, s, first * c), y + i, extent);
+        store(negative_multiply_add(first, s, second * c), y + half + i, extent);
+      }
     });
   }
 }
@@ -60,8 +51,8 @@ void forward_rows(const Tensor& qkv, const Tensor& cos, const Tensor& sin, const
     const T* from = qkv.as<T>() + t * qkv.stride(0);
     const float* c = cos.as<float>() + t * (size / 2);
     const float* s = sin.as<float>() + t * (size / 2);
-    rotate(from, c, s, q.as<T>() + t * q_width, q.dim(1), size);
-    rotate(from + q_width, c, s, k.as<T>() + t * k_width, k.dim(1), size);
+    rotate<Direction::kForward>(from, c, s, q.as<T>() + t * q_width, q.dim(1), size);
+    rotate<Direction::kForward>(from + q_width, c, s, k.as<T>() + t * k_width, k.dim(1), size);
     std::memcpy(v.as<T>() + t * k_width, from + q_width + k_width,
                 static_cast<std::size_t>(k_width) * sizeof(T));
   }
@@ -77,8 +68,8 @@ void backward_rows(const Tensor& dq, const Tensor& dk, const Tensor& dv, const T
     T* to = d_qkv.as<T>() + t * d_qkv.stride(0);
     const float* c = cos.as<float>() + t * (size / 2);
     const float* s = sin.as<float>() + t * (size / 2);
-    rotate_back(dq.as<float>() + t * q_width, c, s, to, dq.dim(1), size);
-    rotate_back(dk.as<float>() + t * k_width, c, s, to + q_width, dk.dim(1), size);
+    rotate<Direction::kBack>(dq.as<float>() + t * q_width, c, s, to, dq.dim(1), size);
+    rotate<Direction::kBack>(dk.as<float>() + t * k_width, c, s, to + q_width, dk.dim(1), size);
     const float* from = dv.as<float>() + t * k_width;
     T* d_v = to + q_width + k_width;
     for_each_block(k_width, [=](std::int64_t i, auto extent)
