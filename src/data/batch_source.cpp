@@ -50,7 +50,7 @@ Sample BatchSource::sample(std::int64_t cursor) const {
 
   std::vector<std::int32_t> tokens(valid + 1);
   file_->read(begin, tokens);
-  Sample sample;
+  Sample sample{.inputs = {}, .targets = {}, .valid_tokens = static_cast<std::int64_t>(valid)};
   sample.targets.assign(tokens.begin() + 1, tokens.end());
   sample.targets.resize(length, kIgnoredTarget);
   sample.inputs = std::move(tokens);

@@ -7,29 +7,32 @@ namespace slimpipe::model {
 namespace {
 
 /// dW += dYᵀ·X of y = x·Wᵀ. dy [T, out], x [T, in] compute, d_weight [out, in] fp32.
-void accumulate_weight_gradient(device::Device& device, Tensor dy, Tensor x, Tensor d_weight) {
-  run_gemm(device, {.a = dy, .b = x, .c = d_weight, .transpose_a = true, .accumulate = true});
+void accumulate_weight_gradient(const device::ExecutionContext& context, Tensor dy, Tensor x,
+                                Tensor d_weight) {
+  run_gemm(context, {.a = dy, .b = x, .c = d_weight, .transpose_a = true, .accumulate = true});
 }
 
 }  // namespace
 
 using device::Scope;
 
-device::KvGradientBlock DecoderLayer::allocate_kv_gradient(device::Device& device, std::int64_t tokens,
+device::KvGradientBlock DecoderLayer::allocate_kv_gradient(const device::ExecutionContext& context,
+                                                           std::int64_t tokens,
                                                            device::Buffer& buffer) const {
   device::KvGradientBlock block;
   const Tensor shape = shape_of(DType::kF32, {tokens, model_.kv_heads, model_.head_size});
-  buffer = allocate_tensors(device.arena(), Scope::kKvGradients, "dK and dV",
+  buffer = allocate_tensors(context.arena, Scope::kKvGradients, "dK and dV",
                             {{block.dk, shape}, {block.dv, shape}});
-  device.operators().zero(device.stream(), block.dk);
-  device.operators().zero(device.stream(), block.dv);
+  context.operators.zero(context.stream, block.dk);
+  context.operators.zero(context.stream, block.dv);
   return block;
 }
 
-void DecoderLayer::post_attention_backward_input(device::Device& device, const SliceRef& slice,
-                                                 const LayerSaved& saved, LayerBackward& state) const {
-  device::Arena& arena = device.arena();
-  device::Stream& stream = device.stream();
+void DecoderLayer::post_attention_backward_input(const device::ExecutionContext& context,
+                                                 const SliceRef& slice, const LayerSaved& saved,
+                                                 LayerBackward& state) const {
+  device::Arena& arena = context.arena;
+  device::Stream& stream = context.stream;
   const std::int64_t t = slice.tokens;
   const Tensor hidden = shape_of(compute_, {t, model_.hidden});
   state.ffn_part =
@@ -39,29 +42,30 @@ void DecoderLayer::post_attention_backward_input(device::Device& device, const S
     Tensor d_act;
     const device::Buffer buffer = allocate_tensors(arena, Scope::kWorkspace, "gradient of the gated product",
                                                    {{d_act, shape_of(compute_, {t, model_.ffn})}});
-    run_gemm(device, {.a = state.d_out, .b = weights_.down, .c = d_act});
-    device.operators().swiglu_backward(stream, d_act, saved.gate_up, state.d_gate_up);
+    run_gemm(context, {.a = state.d_out, .b = weights_.down, .c = d_act});
+    context.operators.swiglu_backward(stream, d_act, saved.gate_up, state.d_gate_up);
   }
   {
     Tensor d_n2;
     const device::Buffer buffer =
         allocate_tensors(arena, Scope::kWorkspace, "gradient of a norm", {{d_n2, hidden}});
-    run_gemm(device, {.a = state.d_gate_up, .b = weights_.gate_up, .c = d_n2});
+    run_gemm(context, {.a = state.d_gate_up, .b = weights_.gate_up, .c = d_n2});
     parallel_.reduce_tensor_partials(stream, d_n2);
-    run_rms_norm_backward(device, d_n2, saved.x2, weights_.ffn_norm, saved.rstd2, state.d_out, state.d_x2,
+    run_rms_norm_backward(context, d_n2, saved.x2, weights_.ffn_norm, saved.rstd2, state.d_out, state.d_x2,
                           gradients_.ffn_norm);
   }
   state.d_o_part = allocate_tensors(arena, Scope::kWorkspace, "gradient of attention's output",
                                     {{state.d_o, shape_of(compute_, {t, model_.heads, model_.head_size})}});
-  run_gemm(device, {.a = state.d_x2,
-                    .b = weights_.attention_output,
-                    .c = state.d_o.reshape({t, model_.heads * model_.head_size})});
+  run_gemm(context, {.a = state.d_x2,
+                     .b = weights_.attention_output,
+                     .c = state.d_o.reshape({t, model_.heads * model_.head_size})});
 }
 
-void DecoderLayer::attention_backward(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
-                                      LayerBackward& state, std::span<const device::KvBlock> blocks,
+void DecoderLayer::attention_backward(const device::ExecutionContext& context, const SliceRef& slice,
+                                      const LayerSaved& saved, LayerBackward& state,
+                                      std::span<const device::KvBlock> blocks,
                                       std::span<const device::KvGradientBlock> kv_gradients) const {
-  device::Arena& arena = device.arena();
+  device::Arena& arena = context.arena;
   state.dq_part =
       allocate_tensors(arena, Scope::kWorkspace, "dQ",
                        {{state.dq, shape_of(DType::kF32, {slice.tokens, model_.heads, model_.head_size})}});
@@ -69,68 +73,69 @@ void DecoderLayer::attention_backward(device::Device& device, const SliceRef& sl
   const device::Buffer buffer =
       allocate_tensors(arena, Scope::kWorkspace, "delta of attention",
                        {{delta, shape_of(DType::kF32, {model_.heads, slice.tokens})}});
-  device.operators().attention_delta(device.stream(), saved.o, state.d_o, delta);
-  run_attention_backward(device, {.q = saved.q,
-                                  .query_position = slice.first_position,
-                                  .blocks = blocks,
-                                  .document_starts = slice.sequence.document_starts,
-                                  .scale = attention_scale(),
-                                  .d_o = state.d_o,
-                                  .lse = saved.lse,
-                                  .delta = delta,
-                                  .dq = state.dq,
-                                  .kv_gradients = kv_gradients});
+  context.operators.attention_delta(context.stream, saved.o, state.d_o, delta);
+  run_attention_backward(context, {.q = saved.q,
+                                   .query_position = slice.first_position,
+                                   .blocks = blocks,
+                                   .document_starts = slice.sequence.document_starts,
+                                   .scale = attention_scale(),
+                                   .d_o = state.d_o,
+                                   .lse = saved.lse,
+                                   .delta = delta,
+                                   .dq = state.dq,
+                                   .kv_gradients = kv_gradients});
 }
 
-void DecoderLayer::pre_attention_backward_input(device::Device& device, const SliceRef& slice,
-                                                const LayerSaved& saved, LayerBackward& state,
-                                                const device::KvGradientBlock& own, Tensor d_x) const {
-  device::Arena& arena = device.arena();
-  device::Stream& stream = device.stream();
+void DecoderLayer::pre_attention_backward_input(const device::ExecutionContext& context,
+                                                const SliceRef& slice, const LayerSaved& saved,
+                                                LayerBackward& state, const device::KvGradientBlock& own,
+                                                Tensor d_x) const {
+  device::Arena& arena = context.arena;
+  device::Stream& stream = context.stream;
   state.d_o_part.reset();
   state.d_o = {};
   const std::int64_t features = (model_.heads + 2 * model_.kv_heads) * model_.head_size;
   state.qkv_part = allocate_tensors(arena, Scope::kWorkspace, "gradient of q, k, v before rope",
                                     {{state.d_qkv, shape_of(compute_, {slice.tokens, features})}});
-  device.operators().rope_backward(stream, state.dq, own.dk, own.dv, slice.rope_cos, slice.rope_sin,
-                                   state.d_qkv);
+  context.operators.rope_backward(stream, state.dq, own.dk, own.dv, slice.rope_cos, slice.rope_sin,
+                                  state.d_qkv);
   state.dq_part.reset();
   state.dq = {};
   Tensor d_n1;
   const device::Buffer buffer = allocate_tensors(arena, Scope::kWorkspace, "gradient of a norm",
                                                  {{d_n1, shape_of(compute_, {slice.tokens, model_.hidden})}});
-  run_gemm(device, {.a = state.d_qkv, .b = weights_.qkv, .c = d_n1});
+  run_gemm(context, {.a = state.d_qkv, .b = weights_.qkv, .c = d_n1});
   parallel_.reduce_tensor_partials(stream, d_n1);
-  run_rms_norm_backward(device, d_n1, saved.x, weights_.attention_norm, saved.rstd1, state.d_x2, d_x,
+  run_rms_norm_backward(context, d_n1, saved.x, weights_.attention_norm, saved.rstd1, state.d_x2, d_x,
                         gradients_.attention_norm);
 }
 
-void DecoderLayer::backward_weight(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
-                                   const LayerBackward& state) const {
+void DecoderLayer::backward_weight(const device::ExecutionContext& context, const SliceRef& slice,
+                                   const LayerSaved& saved, const LayerBackward& state) const {
   const Tensor o = saved.o.reshape({slice.tokens, model_.heads * model_.head_size});
   {
-    const Kept act = kept_or_temporary(device, saved.act, {slice.tokens, model_.ffn});
-    if (act.temporary) device.operators().swiglu_forward(device.stream(), saved.gate_up, act.tensor);
-    accumulate_weight_gradient(device, state.d_out, act.tensor, gradients_.down);
+    const Kept act = kept_or_temporary(context, saved.act, {slice.tokens, model_.ffn});
+    if (act.temporary) context.operators.swiglu_forward(context.stream, saved.gate_up, act.tensor);
+    accumulate_weight_gradient(context, state.d_out, act.tensor, gradients_.down);
   }
-  accumulate_weight_gradient(device, state.d_gate_up,
-                             normed_again(device, saved.n2, saved.x2, weights_.ffn_norm).tensor,
+  accumulate_weight_gradient(context, state.d_gate_up,
+                             normed_again(context, saved.n2, saved.x2, weights_.ffn_norm).tensor,
                              gradients_.gate_up);
-  accumulate_weight_gradient(device, state.d_x2, o, gradients_.attention_output);
-  accumulate_weight_gradient(device, state.d_qkv,
-                             normed_again(device, saved.n1, saved.x, weights_.attention_norm).tensor,
+  accumulate_weight_gradient(context, state.d_x2, o, gradients_.attention_output);
+  accumulate_weight_gradient(context, state.d_qkv,
+                             normed_again(context, saved.n1, saved.x, weights_.attention_norm).tensor,
                              gradients_.qkv);
 }
 
-DecoderLayer::Kept DecoderLayer::normed_again(device::Device& device, Tensor kept, Tensor x,
+DecoderLayer::Kept DecoderLayer::normed_again(const device::ExecutionContext& context, Tensor kept, Tensor x,
                                               Tensor weight) const {
-  Kept result = kept_or_temporary(device, kept, {x.dim(0), x.dim(1)});
+  Kept result = kept_or_temporary(context, kept, {x.dim(0), x.dim(1)});
   if (result.temporary) {
     Tensor rstd;
-    const device::Buffer buffer = allocate_tensors(device.arena(), Scope::kWorkspace, "rstd of a norm",
+    const device::Buffer buffer = allocate_tensors(context.arena, Scope::kWorkspace, "rstd of a norm",
                                                    {{rstd, shape_of(DType::kF32, {x.dim(0)})}});
-    device.operators().rms_norm_forward(device.stream(), x, weight, static_cast<float>(model_.norm_epsilon),
-                                        result.tensor, rstd);
+    context.operators.rms_norm_forward(context.stream, x, weight, static_cast<float>(model_.norm_epsilon),
+                                       result.tensor, rstd);
   }
   return result;
 }

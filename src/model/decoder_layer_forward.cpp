@@ -30,8 +30,9 @@ std::int64_t DecoderLayer::saved_bytes_per_token(const config::ModelConfig& m, D
   return elements * size_of(compute) + statistics * size_of(DType::kF32);
 }
 
-void DecoderLayer::allocate_saved(device::Device& device, const SliceRef& slice, LayerSaved& saved) const {
-  device::Arena& arena = device.arena();
+void DecoderLayer::allocate_saved(const device::ExecutionContext& context, const SliceRef& slice,
+                                  LayerSaved& saved) const {
+  device::Arena& arena = context.arena;
   const config::ModelConfig& m = model_;
   const std::int64_t t = slice.tokens;
   const Tensor hidden = shape_of(compute_, {t, m.hidden});
@@ -83,59 +84,60 @@ void DecoderLayer::free_after_weight_gradients(LayerSaved& saved) const {
   saved.x_part.reset();
 }
 
-void DecoderLayer::pre_attention(device::Device& device, const SliceRef& slice, LayerSaved& saved) const {
-  device::Operators& operators = device.operators();
-  device::Stream& stream = device.stream();
-  const Kept n1 = kept_or_temporary(device, saved.n1, {slice.tokens, model_.hidden});
+void DecoderLayer::pre_attention(const device::ExecutionContext& context, const SliceRef& slice,
+                                 LayerSaved& saved) const {
+  device::Operators& operators = context.operators;
+  device::Stream& stream = context.stream;
+  const Kept n1 = kept_or_temporary(context, saved.n1, {slice.tokens, model_.hidden});
   operators.rms_norm_forward(stream, saved.x, weights_.attention_norm,
                              static_cast<float>(model_.norm_epsilon), n1.tensor, saved.rstd1);
   const std::int64_t features = (model_.heads + 2 * model_.kv_heads) * model_.head_size;
   Tensor qkv;
-  const device::Buffer buffer = allocate_tensors(device.arena(), Scope::kWorkspace, "q, k, v before rope",
+  const device::Buffer buffer = allocate_tensors(context.arena, Scope::kWorkspace, "q, k, v before rope",
                                                  {{qkv, shape_of(compute_, {slice.tokens, features})}});
-  run_gemm(device, {.a = n1.tensor, .b = weights_.qkv, .c = qkv, .transpose_b = true});
+  run_gemm(context, {.a = n1.tensor, .b = weights_.qkv, .c = qkv, .transpose_b = true});
   operators.rope_forward(stream, qkv, slice.rope_cos, slice.rope_sin, saved.q, saved.kv.k, saved.kv.v);
 }
 
-void DecoderLayer::attention(device::Device& device, const SliceRef& slice, LayerSaved& saved,
-                             std::span<const device::KvBlock> blocks) const {
-  run_attention_forward(device, {.q = saved.q,
-                                 .query_position = slice.first_position,
-                                 .blocks = blocks,
-                                 .document_starts = slice.sequence.document_starts,
-                                 .scale = attention_scale(),
-                                 .o = saved.o,
-                                 .lse = saved.lse});
+void DecoderLayer::attention(const device::ExecutionContext& context, const SliceRef& slice,
+                             LayerSaved& saved, std::span<const device::KvBlock> blocks) const {
+  run_attention_forward(context, {.q = saved.q,
+                                  .query_position = slice.first_position,
+                                  .blocks = blocks,
+                                  .document_starts = slice.sequence.document_starts,
+                                  .scale = attention_scale(),
+                                  .o = saved.o,
+                                  .lse = saved.lse});
 }
 
-void DecoderLayer::post_attention(device::Device& device, const SliceRef& slice, LayerSaved& saved,
-                                  Tensor out) const {
-  device::Operators& operators = device.operators();
-  device::Stream& stream = device.stream();
+void DecoderLayer::post_attention(const device::ExecutionContext& context, const SliceRef& slice,
+                                  LayerSaved& saved, Tensor out) const {
+  device::Operators& operators = context.operators;
+  device::Stream& stream = context.stream;
   const Tensor o = saved.o.reshape({slice.tokens, model_.heads * model_.head_size});
   // x2 first holds o·Woᵀ, then the sum: no temporary.
-  run_gemm(device, {.a = o, .b = weights_.attention_output, .c = saved.x2, .transpose_b = true});
+  run_gemm(context, {.a = o, .b = weights_.attention_output, .c = saved.x2, .transpose_b = true});
   parallel_.reduce_tensor_partials(stream, saved.x2);
   {
-    const Kept n2 = kept_or_temporary(device, saved.n2, {slice.tokens, model_.hidden});
+    const Kept n2 = kept_or_temporary(context, saved.n2, {slice.tokens, model_.hidden});
     operators.add_rms_norm_forward(stream, saved.x, saved.x2, weights_.ffn_norm,
                                    static_cast<float>(model_.norm_epsilon), saved.x2, n2.tensor, saved.rstd2);
-    run_gemm(device, {.a = n2.tensor, .b = weights_.gate_up, .c = saved.gate_up, .transpose_b = true});
+    run_gemm(context, {.a = n2.tensor, .b = weights_.gate_up, .c = saved.gate_up, .transpose_b = true});
   }
   {
-    const Kept act = kept_or_temporary(device, saved.act, {slice.tokens, model_.ffn});
+    const Kept act = kept_or_temporary(context, saved.act, {slice.tokens, model_.ffn});
     operators.swiglu_forward(stream, saved.gate_up, act.tensor);
-    run_gemm(device, {.a = act.tensor, .b = weights_.down, .c = out, .transpose_b = true});
+    run_gemm(context, {.a = act.tensor, .b = weights_.down, .c = out, .transpose_b = true});
   }
   parallel_.reduce_tensor_partials(stream, out);
   operators.add(stream, saved.x2, out, out);
 }
 
-DecoderLayer::Kept DecoderLayer::kept_or_temporary(device::Device& device, Tensor kept,
+DecoderLayer::Kept DecoderLayer::kept_or_temporary(const device::ExecutionContext& context, Tensor kept,
                                                    std::initializer_list<std::int64_t> dims) const {
   Kept result{.temporary = {}, .tensor = kept};
   if (kept.data() == nullptr) {
-    result.temporary = allocate_tensors(device.arena(), Scope::kWorkspace, "activation that is not kept",
+    result.temporary = allocate_tensors(context.arena, Scope::kWorkspace, "activation that is not kept",
                                         {{result.tensor, shape_of(compute_, dims)}});
   }
   return result;

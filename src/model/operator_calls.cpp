@@ -9,43 +9,45 @@ struct Workspace {
   Tensor tensor;
 };
 
-Workspace take_workspace(device::Device& device, std::int64_t bytes, const char* name) {
+Workspace take_workspace(const device::ExecutionContext& context, std::int64_t bytes, const char* name) {
   if (bytes == 0) return {};
   const std::int64_t words = (bytes + size_of(DType::kF32) - 1) / size_of(DType::kF32);
-  Workspace workspace{.buffer = device::Buffer(device.arena(), device::Scope::kWorkspace,
-                                               words * size_of(DType::kF32), name)};
+  Workspace workspace{
+      .buffer = device::Buffer(context.arena, device::Scope::kWorkspace, words * size_of(DType::kF32), name)};
   workspace.tensor = Tensor(workspace.buffer.data(), DType::kF32, {words});
   return workspace;
 }
 
 }  // namespace
 
-void run_gemm(device::Device& device, const device::Gemm& gemm) {
-  device::Operators& operators = device.operators();
-  const Workspace workspace = take_workspace(device, operators.gemm_workspace_bytes(gemm), "gemm workspace");
-  operators.gemm(device.stream(), gemm, workspace.tensor);
+void run_gemm(const device::ExecutionContext& context, const device::Gemm& gemm) {
+  device::Operators& operators = context.operators;
+  const Workspace workspace = take_workspace(context, operators.gemm_workspace_bytes(gemm), "gemm workspace");
+  operators.gemm(context.stream, gemm, workspace.tensor);
 }
 
-void run_attention_forward(device::Device& device, const device::AttentionForward& attention) {
-  device::Operators& operators = device.operators();
-  const Workspace workspace = take_workspace(device, operators.attention_forward_workspace_bytes(attention),
+void run_attention_forward(const device::ExecutionContext& context,
+                           const device::AttentionForward& attention) {
+  device::Operators& operators = context.operators;
+  const Workspace workspace = take_workspace(context, operators.attention_forward_workspace_bytes(attention),
                                              "attention forward workspace");
-  operators.attention_forward(device.stream(), attention, workspace.tensor);
+  operators.attention_forward(context.stream, attention, workspace.tensor);
 }
 
-void run_attention_backward(device::Device& device, const device::AttentionBackward& attention) {
-  device::Operators& operators = device.operators();
-  const Workspace workspace = take_workspace(device, operators.attention_backward_workspace_bytes(attention),
+void run_attention_backward(const device::ExecutionContext& context,
+                            const device::AttentionBackward& attention) {
+  device::Operators& operators = context.operators;
+  const Workspace workspace = take_workspace(context, operators.attention_backward_workspace_bytes(attention),
                                              "attention backward workspace");
-  operators.attention_backward(device.stream(), attention, workspace.tensor);
+  operators.attention_backward(context.stream, attention, workspace.tensor);
 }
 
-void run_rms_norm_backward(device::Device& device, Tensor dy, Tensor x, Tensor weight, Tensor rstd,
-                           Tensor residual_gradient, Tensor dx, Tensor d_weight) {
-  device::Operators& operators = device.operators();
+void run_rms_norm_backward(const device::ExecutionContext& context, Tensor dy, Tensor x, Tensor weight,
+                           Tensor rstd, Tensor residual_gradient, Tensor dx, Tensor d_weight) {
+  device::Operators& operators = context.operators;
   const Workspace workspace = take_workspace(
-      device, operators.rms_norm_backward_workspace_bytes(x.dim(0), x.dim(1)), "norm backward workspace");
-  operators.rms_norm_backward(device.stream(), dy, x, weight, rstd, residual_gradient, dx, d_weight,
+      context, operators.rms_norm_backward_workspace_bytes(x.dim(0), x.dim(1)), "norm backward workspace");
+  operators.rms_norm_backward(context.stream, dy, x, weight, rstd, residual_gradient, dx, d_weight,
                               workspace.tensor);
 }
 

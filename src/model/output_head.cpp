@@ -51,15 +51,16 @@ std::int64_t OutputHead::chunk_tokens() const {
   return std::clamp(tokens, kMinChunkTokens, kMaxChunkTokens);
 }
 
-void OutputHead::loss(device::Device& device, Tensor x, Tensor targets, float gradient_scale, Tensor loss_sum,
-                      Tensor d_x) const {
+void OutputHead::loss(const device::ExecutionContext& context, const SliceRef& slice, Tensor x,
+                      Tensor targets, float gradient_scale, Tensor loss_sum, Tensor d_x) const {
   const bool backward = !d_x.empty();
-  const std::int64_t tokens = x.dim(0);
+  const std::int64_t tokens = slice.valid_tokens();
+  device::Operators& operators = context.operators;
+  device::Stream& stream = context.stream;
+  if (backward && tokens < slice.tokens) operators.zero(stream, d_x.rows(tokens, slice.tokens));
   if (tokens == 0) return;
-  device::Operators& operators = device.operators();
-  device::Stream& stream = device.stream();
   const ChunkMemory memory =
-      allocate_chunk(device.arena(), model_, compute_, std::min(tokens, chunk_tokens()), backward);
+      allocate_chunk(context.arena, model_, compute_, std::min(tokens, chunk_tokens()), backward);
   for (std::int64_t begin = 0; begin < tokens; begin += chunk_tokens()) {
     const std::int64_t end = std::min(begin + chunk_tokens(), tokens);
     const std::int64_t count = end - begin;
@@ -69,15 +70,15 @@ void OutputHead::loss(device::Device& device, Tensor x, Tensor targets, float gr
     const Tensor logits = memory.logits.rows(0, count);
     operators.rms_norm_forward(stream, chunk_x, weights_.norm, static_cast<float>(model_.norm_epsilon),
                                normed, rstd);
-    run_gemm(device, {.a = normed, .b = weights_.output, .c = logits, .transpose_b = true});
+    run_gemm(context, {.a = normed, .b = weights_.output, .c = logits, .transpose_b = true});
     const Tensor d_logits = backward ? memory.d_logits.rows(0, count) : Tensor();
     operators.cross_entropy(stream, logits, targets.rows(begin, end), gradient_scale, loss_sum, d_logits);
     if (!backward) continue;
     const Tensor d_normed = memory.d_normed.rows(0, count);
-    run_gemm(device,
+    run_gemm(context,
              {.a = d_logits, .b = normed, .c = gradients_.output, .transpose_a = true, .accumulate = true});
-    run_gemm(device, {.a = d_logits, .b = weights_.output, .c = d_normed});
-    run_rms_norm_backward(device, d_normed, chunk_x, weights_.norm, rstd, Tensor(), d_x.rows(begin, end),
+    run_gemm(context, {.a = d_logits, .b = weights_.output, .c = d_normed});
+    run_rms_norm_backward(context, d_normed, chunk_x, weights_.norm, rstd, Tensor(), d_x.rows(begin, end),
                           gradients_.norm);
   }
 }

@@ -1,6 +1,7 @@
 #include "slimpipe/runtime/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "slimpipe/core/check.h"
 
@@ -8,12 +9,13 @@ namespace slimpipe::runtime {
 
 Engine::Engine(const EngineOptions& options, const schedule::Schedule& schedule,
                const model::ParameterTable& table, const comm::Topology& topology, device::Backend& backend,
-               comm::Transport& transport, FirstError& first_error)
+               RunnerFactory make_runner, comm::Transport& transport, FirstError& first_error)
     : options_(options),
       schedule_(schedule),
       table_(table),
       topology_(topology),
       backend_(backend),
+      make_runner_(std::move(make_runner)),
       transport_(transport),
       first_error_(first_error) {
   for (const int index : topology.local_devices()) {
@@ -45,23 +47,19 @@ Engine::~Engine() {
 
 void Engine::make_device(DeviceContext& context) {
   context.progress.doing("allocation of the parameters");
-  const auto chunks = place_chunks(schedule_, context.pipeline_rank, static_cast<int>(options_.model.layers));
-  context.holds_first_stage = std::ranges::any_of(chunks, &ChunkPlacement::first);
-  context.holds_last_stage = std::ranges::any_of(chunks, &ChunkPlacement::last);
-  context.device = backend_.make_device({.index = context.index,
-                                         .threads = options_.threads,
-                                         .memory_limit = options_.memory_limit,
-                                         .plan_only = false});
+  context.chunks = place_chunks(schedule_, context.pipeline_rank, static_cast<int>(options_.model.layers));
+  context.holds_first_stage = std::ranges::any_of(context.chunks, &ChunkPlacement::first);
+  context.holds_last_stage = std::ranges::any_of(context.chunks, &ChunkPlacement::last);
+  context.device = backend_.make_device(
+      {.index = context.index, .threads = options_.threads, .memory_limit = options_.memory_limit});
   context.endpoint = &transport_.endpoint(context.index);
   context.collectives = std::make_unique<comm::Collectives>(*context.endpoint, context.index,
                                                             topology_.pipeline_group(context.index));
   context.store = std::make_unique<model::ParameterStore>(
-      *context.device, table_, options_.model, options_.compute, parameters_of(table_, chunks), true);
-  context.runner =
-      std::make_unique<StageRunner>(*context.device, *context.store, options_.model, options_.compute,
-                                    options_.recompute, options_.sequence_length, chunks);
-  context.executor = std::make_unique<Executor>(*context.endpoint, *context.runner, context.progress,
-                                                StopToken(first_error_));
+      *context.device, table_, options_.model, options_.compute, parameters_of(table_, context.chunks), true);
+  context.runner = make_runner_(context);
+  context.executor = std::make_unique<Executor>(*context.endpoint, *context.runner, context.device->stream(),
+                                                context.progress, StopToken(first_error_));
   context.progress.doing(Progress::kIdle);
 }
 

@@ -95,7 +95,7 @@ ExecutionTimes Executor::run_steps(const Program& program, std::vector<io::Trace
     stop_.throw_if_stopped();
     switch (step.kind) {
       case StepKind::kCompute:
-        runner_.run(step);
+        runner_.run(step, stream_);
         endpoint_.progress();
         if (recorder) recorder->look_at_messages(endpoint_, tickets);
         break;

@@ -1,7 +1,6 @@
 #include "slimpipe/runtime/stage_runner.h"
 
 #include <algorithm>
-#include <set>
 
 #include "slimpipe/core/check.h"
 
@@ -12,25 +11,6 @@ namespace slimpipe::runtime {
 using device::Buffer;
 using device::Scope;
 using schedule::Phase;
-
-std::vector<ChunkPlacement> place_chunks(const schedule::Schedule& schedule, int rank, int layers) {
-  const int stages = schedule.spec.stages();
-  std::vector<ChunkPlacement> chunks;
-  for (const int stage : schedule.stage_of[rank]) {
-    chunks.push_back({stage, stages, stage * (layers / stages), layers / stages});
-  }
-  return chunks;
-}
-
-std::vector<std::size_t> parameters_of(const model::ParameterTable& table,
-                                       const std::vector<ChunkPlacement>& chunks) {
-  std::set<std::size_t> indices;
-  for (const ChunkPlacement& chunk : chunks) {
-    const auto entries = table.stage_entries(chunk.first_layer, chunk.layers, chunk.first(), chunk.last());
-    indices.insert(entries.begin(), entries.end());
-  }
-  return {indices.begin(), indices.end()};
-}
 
 StageRunner::StageRunner(device::Device& device, model::ParameterStore& store,
                          const config::ModelConfig& model, DType compute, model::Recompute recompute,
@@ -76,6 +56,9 @@ void StageRunner::begin(const Program& program, const StepTokens& tokens) {
     chunk.microbatches.resize(m);
     for (MicrobatchState& microbatch : chunk.microbatches) microbatch.layers.resize(chunk.layers.size());
   }
+  SLIMPIPE_CHECK(std::ssize(tokens.valid_tokens) == m, "{} counts of valid tokens for {} microbatches",
+                 tokens.valid_tokens.size(), m);
+  valid_tokens_ = tokens.valid_tokens;
   upload_tokens(tokens.inputs, inputs_, "input tokens");
   upload_tokens(tokens.targets, targets_, "target tokens");
   losses_.reset();
@@ -136,17 +119,19 @@ void StageRunner::check_nothing_left() const {
   SLIMPIPE_CHECK(left.empty(), "device {} still holds memory of the step:{}", device_.index(), left);
 }
 
-model::SliceRef StageRunner::slice_ref(const schedule::Action& action) {
+model::SliceRef StageRunner::slice_ref(const Context& context, const schedule::Action& action) {
   if (rope_slice_ != action.slice) {
-    device_.operators().rope_table(device_.stream(), inverse_frequency_, action.slice * slice_tokens_,
-                                   static_cast<float>(rope_magnitude_), rope_cos_, rope_sin_);
+    context.operators.rope_table(context.stream, inverse_frequency_, action.slice * slice_tokens_,
+                                 static_cast<float>(rope_magnitude_), rope_cos_, rope_sin_);
     rope_slice_ = action.slice;
   }
   return {.microbatch = action.microbatch,
           .slice = action.slice,
           .first_position = action.slice * slice_tokens_,
           .tokens = slice_tokens_,
-          .sequence = {.length = sequence_length_, .document_starts = {}},
+          .sequence = {.length = sequence_length_,
+                       .valid_tokens = valid_tokens_[action.microbatch],
+                       .document_starts = {}},
           .rope_cos = rope_cos_,
           .rope_sin = rope_sin_};
 }
@@ -230,16 +215,16 @@ void StageRunner::message_done(const Step& step, const Transfer&) {
   }
 }
 
-void StageRunner::combine_tied_gradients() {
-  device::Operators& ops = device_.operators();
+void StageRunner::combine_tied_gradients(const Context& context) {
+  device::Operators& ops = context.operators;
   const Tensor total = store_.embedding_gradient();
   if (!tied_received_) {  // both uses are on this device
-    ops.add(device_.stream(), total, store_.head_gradient(), total);
+    ops.add(context.stream, total, store_.head_gradient(), total);
     return;
   }
   const Tensor received(tied_received_.data(), DType::kF32, {total.dim(0), total.dim(1)});
   // Embedding plus head on both stages: addition of two numbers commutes, so both get the same bits.
-  ops.add(device_.stream(), holds_first_stage() ? total : store_.head_gradient(), received, total);
+  ops.add(context.stream, holds_first_stage() ? total : store_.head_gradient(), received, total);
   tied_received_.reset();
 }
 

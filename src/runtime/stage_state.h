@@ -19,14 +19,14 @@ struct StageRunner::SliceState {
 };
 
 /// K,V blocks of a layer, slices 0..i, and the fp32 blocks of their gradients.
-struct LayerContext {
+struct LayerKv {
   std::vector<device::KvBlock> blocks;
   std::vector<device::KvGradientBlock> gradients;
   std::vector<device::Buffer> gradient_buffers;
 };
 
 struct StageRunner::MicrobatchState {
-  std::vector<LayerContext> layers;
+  std::vector<LayerKv> layers;
 };
 
 struct StageRunner::Chunk {

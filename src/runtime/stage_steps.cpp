@@ -11,30 +11,31 @@ using device::Buffer;
 using device::Scope;
 using schedule::Phase;
 
-void StageRunner::run(const Step& step) {
-  if (step.phase == Phase::kCombineTiedGradients) return combine_tied_gradients();
+void StageRunner::run(const Step& step, device::Stream& stream) {
+  const Context context{device_.arena(), stream, device_.operators()};
+  if (step.phase == Phase::kCombineTiedGradients) return combine_tied_gradients(context);
   Chunk& chunk = chunks_[step.action.chunk];
   switch (step.phase) {
     case Phase::kEmbed:
-      return embed(step);
+      return embed(context, step);
     case Phase::kPreAttention:
-      return pre_attention(step, chunk);
+      return pre_attention(context, step, chunk);
     case Phase::kAttention:
-      return attention(step, chunk);
+      return attention(context, step, chunk);
     case Phase::kPostAttention:
-      return post_attention(step, chunk);
+      return post_attention(context, step, chunk);
     case Phase::kLoss:
-      return loss(step, chunk);
+      return loss(context, step, chunk);
     case Phase::kPostAttentionBackwardInput:
-      return post_attention_backward(step, chunk);
+      return post_attention_backward(context, step, chunk);
     case Phase::kAttentionBackward:
-      return attention_backward(step, chunk);
+      return attention_backward(context, step, chunk);
     case Phase::kPreAttentionBackwardInput:
-      return pre_attention_backward(step, chunk);
+      return pre_attention_backward(context, step, chunk);
     case Phase::kBackwardWeight:
-      return backward_weight(step, chunk);
+      return backward_weight(context, step, chunk);
     case Phase::kEmbedBackward:
-      return embed_backward(step);
+      return embed_backward(context, step);
     case Phase::kReleaseSlice:
       return release(step, chunk);
     default:
@@ -42,46 +43,46 @@ void StageRunner::run(const Step& step) {
   }
 }
 
-void StageRunner::embed(const Step& step) {
+void StageRunner::embed(const Context& context, const Step& step) {
   model::LayerSaved& saved = state(step.action).layers.front();
-  saved.x_part = Buffer(device_.arena(), Scope::kSavedActivations, hidden_bytes_, "embeddings");
+  saved.x_part = Buffer(context.arena, Scope::kSavedActivations, hidden_bytes_, "embeddings");
   saved.x = hidden_tensor(saved.x_part.data());
   const Tensor tokens =
       token_row(inputs_, step.action.microbatch, step.action.slice * slice_tokens_, slice_tokens_);
-  device_.operators().embedding_forward(device_.stream(), tokens, store_.embedding_weight(), saved.x);
+  context.operators.embedding_forward(context.stream, tokens, store_.embedding_weight(), saved.x);
 }
 
-void StageRunner::pre_attention(const Step& step, Chunk& chunk) {
-  const model::SliceRef slice = slice_ref(step.action);
+void StageRunner::pre_attention(const Context& context, const Step& step, Chunk& chunk) {
+  const model::SliceRef slice = slice_ref(context, step.action);
   model::LayerSaved& saved = state(step.action).layers[step.layer];
   const model::DecoderLayer& layer = chunk.layers[step.layer];
-  layer.allocate_saved(device_, slice, saved);
-  layer.pre_attention(device_, slice, saved);
+  layer.allocate_saved(context, slice, saved);
+  layer.pre_attention(context, slice, saved);
   chunk.microbatches[step.action.microbatch].layers[step.layer].blocks.push_back(saved.kv);
 }
 
-void StageRunner::attention(const Step& step, Chunk& chunk) {
+void StageRunner::attention(const Context& context, const Step& step, Chunk& chunk) {
   model::LayerSaved& saved = state(step.action).layers[step.layer];
-  const LayerContext& context = chunk.microbatches[step.action.microbatch].layers[step.layer];
-  SLIMPIPE_CHECK(std::ssize(context.blocks) == step.action.slice + 1, "{} K,V blocks at slice {}",
-                 context.blocks.size(), step.action.slice);
-  chunk.layers[step.layer].attention(device_, slice_ref(step.action), saved, context.blocks);
+  const LayerKv& kv = chunk.microbatches[step.action.microbatch].layers[step.layer];
+  SLIMPIPE_CHECK(std::ssize(kv.blocks) == step.action.slice + 1, "{} K,V blocks at slice {}",
+                 kv.blocks.size(), step.action.slice);
+  chunk.layers[step.layer].attention(context, slice_ref(context, step.action), saved, kv.blocks);
 }
 
-void StageRunner::post_attention(const Step& step, Chunk& chunk) {
+void StageRunner::post_attention(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
   model::LayerSaved& saved = slice.layers[step.layer];
   Tensor out;
   if (step.layer + 1 < static_cast<int>(chunk.layers.size())) {
     model::LayerSaved& next = slice.layers[step.layer + 1];
-    next.x_part = Buffer(device_.arena(), Scope::kSavedActivations, hidden_bytes_, "layer input");
+    next.x_part = Buffer(context.arena, Scope::kSavedActivations, hidden_bytes_, "layer input");
     next.x = out = hidden_tensor(next.x_part.data());
   } else {
     const Scope scope = chunk.placement.last() ? Scope::kWorkspace : Scope::kTransfer;
-    slice.output = Buffer(device_.arena(), scope, hidden_bytes_, "stage output");
+    slice.output = Buffer(context.arena, scope, hidden_bytes_, "stage output");
     out = hidden_tensor(slice.output.data());
   }
-  chunk.layers[step.layer].post_attention(device_, slice_ref(step.action), saved, out);
+  chunk.layers[step.layer].post_attention(context, slice_ref(context, step.action), saved, out);
   if (!program_->training) {  // only K and V are read again
     saved.x_part.reset();
     saved.input_part.reset();
@@ -89,7 +90,7 @@ void StageRunner::post_attention(const Step& step, Chunk& chunk) {
   }
 }
 
-void StageRunner::loss(const Step& step, Chunk& chunk) {
+void StageRunner::loss(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
   const schedule::Action& action = step.action;
   const Tensor targets = token_row(targets_, action.microbatch, action.slice * slice_tokens_, slice_tokens_);
@@ -97,75 +98,75 @@ void StageRunner::loss(const Step& step, Chunk& chunk) {
   const Tensor loss_sum(static_cast<double*>(losses_.data()) + slot, DType::kF64, {1});
   Tensor d_x;
   if (program_->training) {
-    slice.gradient =
-        Buffer(device_.arena(), Scope::kSavedActivations, hidden_bytes_, "gradient of the output");
+    slice.gradient = Buffer(context.arena, Scope::kSavedActivations, hidden_bytes_, "gradient of the output");
     d_x = hidden_tensor(slice.gradient.data());
   }
-  chunk.head->loss(device_, hidden_tensor(slice.output.data()), targets, gradient_scale_, loss_sum, d_x);
+  chunk.head->loss(context, slice_ref(context, action), hidden_tensor(slice.output.data()), targets,
+                   gradient_scale_, loss_sum, d_x);
   slice.output.reset();
 }
 
-void StageRunner::post_attention_backward(const Step& step, Chunk& chunk) {
+void StageRunner::post_attention_backward(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
   slice.backward.d_out = hidden_tensor(slice.gradient.data());
-  chunk.layers[step.layer].post_attention_backward_input(device_, slice_ref(step.action),
+  chunk.layers[step.layer].post_attention_backward_input(context, slice_ref(context, step.action),
                                                          slice.layers[step.layer], slice.backward);
 }
 
-void StageRunner::attention_backward(const Step& step, Chunk& chunk) {
+void StageRunner::attention_backward(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
   const model::DecoderLayer& layer = chunk.layers[step.layer];
-  LayerContext& context = chunk.microbatches[step.action.microbatch].layers[step.layer];
-  if (context.gradients.empty()) {  // the last slice's backward writes dK, dV of all slices
-    for (std::size_t i = 0; i < context.blocks.size(); ++i) {
-      context.gradients.push_back(
-          layer.allocate_kv_gradient(device_, slice_tokens_, context.gradient_buffers.emplace_back()));
+  LayerKv& kv = chunk.microbatches[step.action.microbatch].layers[step.layer];
+  if (kv.gradients.empty()) {  // the last slice's backward writes dK, dV of all slices
+    for (std::size_t i = 0; i < kv.blocks.size(); ++i) {
+      kv.gradients.push_back(
+          layer.allocate_kv_gradient(context, slice_tokens_, kv.gradient_buffers.emplace_back()));
     }
   }
   model::LayerSaved& saved = slice.layers[step.layer];
-  layer.attention_backward(device_, slice_ref(step.action), saved, slice.backward, context.blocks,
-                           context.gradients);
-  context.blocks.pop_back();  // its last reader
+  layer.attention_backward(context, slice_ref(context, step.action), saved, slice.backward, kv.blocks,
+                           kv.gradients);
+  kv.blocks.pop_back();  // its last reader
   saved.kv_part.reset();
 }
 
-void StageRunner::pre_attention_backward(const Step& step, Chunk& chunk) {
+void StageRunner::pre_attention_backward(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
-  LayerContext& context = chunk.microbatches[step.action.microbatch].layers[step.layer];
+  LayerKv& kv = chunk.microbatches[step.action.microbatch].layers[step.layer];
   model::LayerSaved& saved = slice.layers[step.layer];
   const bool message = step.layer == 0 && !chunk.placement.first();
-  slice.input_gradient = Buffer(device_.arena(), message ? Scope::kTransfer : Scope::kWorkspace,
-                                hidden_bytes_, "gradient of the layer input");
-  chunk.layers[step.layer].pre_attention_backward_input(device_, slice_ref(step.action), saved,
-                                                        slice.backward, context.gradients.back(),
+  slice.input_gradient = Buffer(context.arena, message ? Scope::kTransfer : Scope::kWorkspace, hidden_bytes_,
+                                "gradient of the layer input");
+  chunk.layers[step.layer].pre_attention_backward_input(context, slice_ref(context, step.action), saved,
+                                                        slice.backward, kv.gradients.back(),
                                                         hidden_tensor(slice.input_gradient.data()));
-  context.gradients.pop_back();
-  context.gradient_buffers.pop_back();
+  kv.gradients.pop_back();
+  kv.gradient_buffers.pop_back();
   chunk.layers[step.layer].free_after_input_gradients(saved);
 }
 
-void StageRunner::backward_weight(const Step& step, Chunk& chunk) {
+void StageRunner::backward_weight(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
   model::LayerSaved& saved = slice.layers[step.layer];
-  chunk.layers[step.layer].backward_weight(device_, slice_ref(step.action), saved, slice.backward);
+  chunk.layers[step.layer].backward_weight(context, slice_ref(context, step.action), saved, slice.backward);
   chunk.layers[step.layer].free_after_weight_gradients(saved);
   slice.backward = {};
   slice.gradient.reset();
   if (step.layer > 0) slice.gradient = std::move(slice.input_gradient);
 }
 
-void StageRunner::embed_backward(const Step& step) {
+void StageRunner::embed_backward(const Context& context, const Step& step) {
   SliceState& slice = state(step.action);
   const Tensor tokens =
       token_row(inputs_, step.action.microbatch, step.action.slice * slice_tokens_, slice_tokens_);
-  device_.operators().embedding_backward(device_.stream(), tokens, hidden_tensor(slice.input_gradient.data()),
-                                         store_.embedding_gradient());
+  context.operators.embedding_backward(context.stream, tokens, hidden_tensor(slice.input_gradient.data()),
+                                       store_.embedding_gradient());
   slice.input_gradient.reset();
 }
 
 void StageRunner::release(const Step& step, Chunk& chunk) {
   if (program_->training) return;  // each part went with its last reader
-  for (LayerContext& context : chunk.microbatches[step.action.microbatch].layers) context.blocks.clear();
+  for (LayerKv& kv : chunk.microbatches[step.action.microbatch].layers) kv.blocks.clear();
   for (int i = 0; i <= step.action.slice; ++i) {
     schedule::Action action = step.action;
     action.slice = i;

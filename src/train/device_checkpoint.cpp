@@ -65,7 +65,7 @@ std::string device_file_name(int device) {
 
 FileRecord save_device(runtime::DeviceContext& context, const model::ParameterTable& table,
                        const std::filesystem::path& partial) {
-  const std::vector<std::size_t> saved = saved_entries(table, context.runner->chunks());
+  const std::vector<std::size_t> saved = saved_entries(table, context.chunks);
   std::vector<io::TensorEntry> entries;
   for (const std::size_t index : saved) {
     const model::ParameterSpec& spec = table.entries()[index];

@@ -48,9 +48,9 @@ Batch RunData::make_batch(const data::BatchSource& source, std::int64_t cursor, 
                           bool with_tokens) {
   Batch batch;
   batch.valid_tokens = source.valid_tokens(cursor, count);
-  batch.samples.resize(count);
-  if (with_tokens) {
-    for (std::int64_t i = 0; i < count; ++i) batch.samples[i] = source.sample(cursor + i);
+  for (std::int64_t i = 0; i < count; ++i) {
+    batch.samples.push_back(with_tokens ? source.sample(cursor + i)
+                                        : data::Sample{.valid_tokens = source.valid_tokens(cursor + i, 1)});
   }
   return batch;
 }

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <fmt/ranges.h>
 #include <mutex>
+#include <utility>
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
+#include "slimpipe/runtime/stage_runner.h"
 #include "slimpipe/train/device_checkpoint.h"
 #include "slimpipe/train/optimizer.h"
 
@@ -18,6 +20,7 @@ runtime::StepTokens tokens_for(const runtime::DeviceContext& context, const Batc
   runtime::StepTokens tokens;
   tokens.gradient_scale = batch.valid_tokens > 0 ? 1.0 / static_cast<double>(batch.valid_tokens) : 0.0;
   for (const data::Sample& sample : batch.samples) {
+    tokens.valid_tokens.push_back(sample.valid_tokens);
     if (context.holds_first_stage) tokens.inputs.emplace_back(sample.inputs);
     if (context.holds_last_stage) tokens.targets.emplace_back(sample.targets);
   }
@@ -98,26 +101,41 @@ DType compute_type(const config::RunConfig& config) {
   return config.training.dtype == config::ComputeType::kBf16 ? DType::kBF16 : DType::kF32;
 }
 
-Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment& processes)
+runtime::RunnerFactory layer_runner(const config::RunConfig& config) {
+  return [model = config.model, compute = compute_type(config),
+          recompute =
+              config.memory.recompute == "selective" ? model::Recompute::kSelective : model::Recompute::kNone,
+          sequence_length = config.data.sequence_length](runtime::DeviceContext& context) {
+    return std::make_unique<runtime::StageRunner>(*context.device, *context.store, model, compute, recompute,
+                                                  sequence_length, context.chunks);
+  };
+}
+
+Platform make_platform(const config::RunConfig& config) {
+  const std::string& name = config.device.backend;
+  if (name != "auto" && name != "cpu") {
+    throw_input_error("device.backend: {} is not available in this build; expected auto or cpu", name);
+  }
+  return {.backend = device::make_cpu_backend(), .make_runner = layer_runner(config)};
+}
+
+Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment& processes,
+                 Platform platform)
     : config_(config),
       topology_(parallel_sizes(config.parallel), processes.size, processes.rank),
       schedule_(schedule::build(schedule_spec(config))),
       table_(config.model),
       programs_(compile(schedule_)),
-      backend_(device::make_cpu_backend()),
+      backend_(std::move(platform.backend)),
       transport_(processes.mpi ? comm::make_mpi_transport(topology_, first_error_)
                                : comm::make_in_process_transport(topology_.devices(), first_error_)) {
   const runtime::EngineOptions options{.model = config.model,
                                        .compute = compute_type(config),
-                                       .recompute = config.memory.recompute == "selective"
-                                                        ? model::Recompute::kSelective
-                                                        : model::Recompute::kNone,
-                                       .sequence_length = config.data.sequence_length,
                                        .threads = config.device.threads,
                                        .memory_limit = config.memory.limit};
   naming_the_site(first_error_, [&] {
-    engine_ = std::make_unique<runtime::Engine>(options, schedule_, table_, topology_, *backend_, *transport_,
-                                                first_error_);
+    engine_ = std::make_unique<runtime::Engine>(options, schedule_, table_, topology_, *backend_,
+                                                std::move(platform.make_runner), *transport_, first_error_);
   });
   if (config.log.watchdog_seconds > 0) {
     const std::chrono::duration<double> quiet(config.log.watchdog_seconds);

@@ -92,19 +92,22 @@ inline config::RunConfig matrix_config(const MatrixCase& c) {
   return config;
 }
 
-/// Random tokens of one step; some targets are ignored.
+/// Random tokens of one step; some targets are ignored, and the second microbatch ends in padding that is not
+/// a whole number of slices.
 inline train::Batch matrix_batch(int microbatches, int step) {
   train::Batch batch;
   const RandomStream stream{RandomStream::Use::kTest, static_cast<std::uint32_t>(step)};
   std::uint64_t index = 0;
   for (int m = 0; m < microbatches; ++m) {
     data::Sample& sample = batch.samples.emplace_back();
+    sample.valid_tokens = m == 1 ? kMatrixSequence * 3 / 4 - 1 : kMatrixSequence;
     for (std::int64_t t = 0; t < kMatrixSequence; ++t) {
       const auto token = [&] {
         return static_cast<std::int32_t>(random_u64(5, stream, index++) % kMatrixVocabulary);
       };
       sample.inputs.push_back(token());
-      sample.targets.push_back(random_u64(5, stream, index++) % 7 == 0 ? -1 : token());
+      const bool ignored = random_u64(5, stream, index++) % 7 == 0 || t >= sample.valid_tokens;
+      sample.targets.push_back(ignored ? -1 : token());
       batch.valid_tokens += sample.targets.back() >= 0 ? 1 : 0;
     }
   }

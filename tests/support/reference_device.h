@@ -32,10 +32,7 @@ class ReferenceDevice final : public device::Device {
   }
 
  private:
-  class InOrderStream final : public device::Stream {
-   public:
-    void synchronize() override {}
-  };
+  class InOrderStream final : public device::Stream {};
   int index_;
   device::Arena arena_;
   InOrderStream stream_;

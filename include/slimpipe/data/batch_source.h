@@ -15,6 +15,7 @@ namespace slimpipe::data {
 struct Sample {
   std::vector<std::int32_t> inputs;   ///< [S]
   std::vector<std::int32_t> targets;  ///< [S]
+  std::int64_t valid_tokens = 0;      ///< the first so many are of the file, the rest is padding
 };
 
 struct BatchSourceOptions {

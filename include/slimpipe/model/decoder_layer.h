@@ -11,7 +11,7 @@
 #include <span>
 
 #include "slimpipe/config/run_config.h"
-#include "slimpipe/device/backend.h"
+#include "slimpipe/device/execution_context.h"
 #include "slimpipe/model/parallel_context.h"
 #include "slimpipe/model/parameters.h"
 #include "slimpipe/model/slice.h"
@@ -78,36 +78,40 @@ class DecoderLayer {
 
   /// Allocates x_part (where `saved.x` is still empty: layer 0 of a stage is given its received input)
   /// and the other parts, in Scope::kSavedActivations.
-  void allocate_saved(device::Device& device, const SliceRef& slice, LayerSaved& saved) const;
+  void allocate_saved(const device::ExecutionContext& context, const SliceRef& slice,
+                      LayerSaved& saved) const;
   /// Frees what pre_attention_backward_input, and what backward_weight, was the last to read.
   void free_after_input_gradients(LayerSaved& saved) const;
   void free_after_weight_gradients(LayerSaved& saved) const;
   /// Allocates dK, dV blocks, zeroed, Scope::kKvGradients; returns the block over `buffer`.
-  [[nodiscard]] device::KvGradientBlock allocate_kv_gradient(device::Device& device, std::int64_t tokens,
+  [[nodiscard]] device::KvGradientBlock allocate_kv_gradient(const device::ExecutionContext& context,
+                                                             std::int64_t tokens,
                                                              device::Buffer& buffer) const;
 
-  void pre_attention(device::Device& device, const SliceRef& slice, LayerSaved& saved) const;
+  void pre_attention(const device::ExecutionContext& context, const SliceRef& slice, LayerSaved& saved) const;
   /// `blocks`: slices 0..i of this layer and microbatch, the slice's own last.
-  void attention(device::Device& device, const SliceRef& slice, LayerSaved& saved,
+  void attention(const device::ExecutionContext& context, const SliceRef& slice, LayerSaved& saved,
                  std::span<const device::KvBlock> blocks) const;
   /// out = [T, H] compute, the caller's memory (the next layer's x or a send buffer).
-  void post_attention(device::Device& device, const SliceRef& slice, LayerSaved& saved, Tensor out) const;
+  void post_attention(const device::ExecutionContext& context, const SliceRef& slice, LayerSaved& saved,
+                      Tensor out) const;
 
   /// d_gate_up, d_x2, d_o = ... from state.d_out, and the feed-forward norm's gradient += ...
-  void post_attention_backward_input(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
-                                     LayerBackward& state) const;
+  void post_attention_backward_input(const device::ExecutionContext& context, const SliceRef& slice,
+                                     const LayerSaved& saved, LayerBackward& state) const;
   /// dq = ...; dK, dV of slices 0..i += ...
-  void attention_backward(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
-                          LayerBackward& state, std::span<const device::KvBlock> blocks,
+  void attention_backward(const device::ExecutionContext& context, const SliceRef& slice,
+                          const LayerSaved& saved, LayerBackward& state,
+                          std::span<const device::KvBlock> blocks,
                           std::span<const device::KvGradientBlock> kv_gradients) const;
   /// d_qkv and d_x = [T, H] compute (the caller's memory, not state.d_out) from dq and the slice's own
   /// complete dK, dV, and the attention norm's gradient += ...; frees d_o and dq.
-  void pre_attention_backward_input(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
-                                    LayerBackward& state, const device::KvGradientBlock& own,
-                                    Tensor d_x) const;
+  void pre_attention_backward_input(const device::ExecutionContext& context, const SliceRef& slice,
+                                    const LayerSaved& saved, LayerBackward& state,
+                                    const device::KvGradientBlock& own, Tensor d_x) const;
   /// All weight gradients of the linears += ...; norm gains are done with the inputs.
-  void backward_weight(device::Device& device, const SliceRef& slice, const LayerSaved& saved,
-                       const LayerBackward& state) const;
+  void backward_weight(const device::ExecutionContext& context, const SliceRef& slice,
+                       const LayerSaved& saved, const LayerBackward& state) const;
 
  private:
   /// An activation that is kept, or one in workspace for as long as this lives.
@@ -115,10 +119,11 @@ class DecoderLayer {
     device::Buffer temporary;
     Tensor tensor;
   };
-  [[nodiscard]] Kept kept_or_temporary(device::Device& device, Tensor kept,
+  [[nodiscard]] Kept kept_or_temporary(const device::ExecutionContext& context, Tensor kept,
                                        std::initializer_list<std::int64_t> dims) const;
   /// The norm's output: kept, or computed again.
-  [[nodiscard]] Kept normed_again(device::Device& device, Tensor kept, Tensor x, Tensor weight) const;
+  [[nodiscard]] Kept normed_again(const device::ExecutionContext& context, Tensor kept, Tensor x,
+                                  Tensor weight) const;
   [[nodiscard]] float attention_scale() const;
 
   config::ModelConfig model_;

@@ -15,8 +15,9 @@
 #include "slimpipe/model/parameters.h"
 #include "slimpipe/runtime/device_threads.h"
 #include "slimpipe/runtime/executor.h"
+#include "slimpipe/runtime/placement.h"
 #include "slimpipe/runtime/progress.h"
-#include "slimpipe/runtime/stage_runner.h"
+#include "slimpipe/runtime/step_runner.h"
 
 namespace slimpipe::runtime {
 
@@ -27,21 +28,23 @@ struct DeviceContext {
   Progress progress;
   int index;
   int pipeline_rank;
+  std::vector<ChunkPlacement> chunks;  ///< what this device holds of the model
   std::unique_ptr<device::Device> device;
   comm::Endpoint* endpoint = nullptr;
   std::unique_ptr<comm::Collectives> collectives;  ///< over the device's pipeline group
   std::unique_ptr<model::ParameterStore> store;
-  std::unique_ptr<StageRunner> runner;
+  std::unique_ptr<StepRunner> runner;
   std::unique_ptr<Executor> executor;
   bool holds_first_stage = false;
   bool holds_last_stage = false;
 };
 
+/// Makes the runner of a local device, on its thread, when all else but the executor is there.
+using RunnerFactory = std::function<std::unique_ptr<StepRunner>(DeviceContext&)>;
+
 struct EngineOptions {
   config::ModelConfig model;
   DType compute = DType::kF32;
-  model::Recompute recompute = model::Recompute::kNone;
-  std::int64_t sequence_length = 0;
   int threads = 1;                ///< CPU threads a device
   std::int64_t memory_limit = 0;  ///< bytes a device, 0: none
 };
@@ -50,8 +53,8 @@ class Engine {
  public:
   /// Makes the local devices, each on its thread. All references outlive the engine.
   Engine(const EngineOptions& options, const schedule::Schedule& schedule, const model::ParameterTable& table,
-         const comm::Topology& topology, device::Backend& backend, comm::Transport& transport,
-         FirstError& first_error);
+         const comm::Topology& topology, device::Backend& backend, RunnerFactory make_runner,
+         comm::Transport& transport, FirstError& first_error);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -70,6 +73,7 @@ class Engine {
   const model::ParameterTable& table_;
   const comm::Topology& topology_;
   device::Backend& backend_;
+  RunnerFactory make_runner_;
   comm::Transport& transport_;
   FirstError& first_error_;
   std::atomic<std::int64_t> step_{-1};

@@ -5,6 +5,7 @@
 
 #include "slimpipe/comm/transport.h"
 #include "slimpipe/core/stop.h"
+#include "slimpipe/device/stream.h"
 #include "slimpipe/io/trace.h"
 #include "slimpipe/runtime/progress.h"
 #include "slimpipe/runtime/step_runner.h"
@@ -20,12 +21,14 @@ struct ExecutionTimes {
 
 class Executor {
  public:
-  Executor(comm::Endpoint& endpoint, StepRunner& runner, Progress& progress, StopToken stop)
-      : endpoint_(endpoint), runner_(runner), progress_(progress), stop_(stop) {}
+  /// Compute steps are issued on `stream`. All references outlive the executor.
+  Executor(comm::Endpoint& endpoint, StepRunner& runner, device::Stream& stream, Progress& progress,
+           StopToken stop)
+      : endpoint_(endpoint), runner_(runner), stream_(stream), progress_(progress), stop_(stop) {}
 
-  /// Returns when the last step is done. Where `trace` is not null, appends a span a
-  /// step and one a message. Throws
-  /// what a step throws, or Stopped; messages still under way are abandoned then.
+  /// Returns when the last step is issued and every message done. Where `trace` is not null, appends a span a
+  /// step and one a message. Throws what a step throws, or Stopped; messages still under way are abandoned
+  /// then.
   ExecutionTimes run(const Program& program, std::vector<io::TraceEvent>* trace = nullptr);
 
  private:
@@ -33,6 +36,7 @@ class Executor {
 
   comm::Endpoint& endpoint_;
   StepRunner& runner_;
+  device::Stream& stream_;
   Progress& progress_;
   StopToken stop_;
 };

@@ -6,40 +6,16 @@
 #include <vector>
 
 #include "slimpipe/config/run_config.h"
-#include "slimpipe/device/backend.h"
+#include "slimpipe/device/execution_context.h"
 #include "slimpipe/model/decoder_layer.h"
 #include "slimpipe/model/output_head.h"
 #include "slimpipe/model/parallel_context.h"
 #include "slimpipe/model/parameters.h"
 #include "slimpipe/model/rope.h"
+#include "slimpipe/runtime/placement.h"
 #include "slimpipe/runtime/step_runner.h"
 
 namespace slimpipe::runtime {
-
-/// Which layers a chunk of a device holds.
-struct ChunkPlacement {
-  int stage = 0;
-  int stages = 1;
-  int first_layer = 0;
-  int layers = 1;
-  [[nodiscard]] bool first() const { return stage == 0; }
-  [[nodiscard]] bool last() const { return stage == stages - 1; }
-};
-
-/// The chunks of a pipeline rank, in chunk order; layers are shared evenly by the stages.
-[[nodiscard]] std::vector<ChunkPlacement> place_chunks(const schedule::Schedule& schedule, int rank,
-                                                       int layers);
-/// Table indices of the parameters that the chunks need, ascending, without repetition.
-[[nodiscard]] std::vector<std::size_t> parameters_of(const model::ParameterTable& table,
-                                                     const std::vector<ChunkPlacement>& chunks);
-
-/// Host tokens of one step. Spans are empty where the device needs no inputs (not the first stage) or no
-/// targets (not the last).
-struct StepTokens {
-  std::vector<std::span<const std::int32_t>> inputs;   ///< [m] of [S]
-  std::vector<std::span<const std::int32_t>> targets;  ///< [m] of [S]; negative: ignored
-  double gradient_scale = 0;                           ///< 1 / valid targets of the global batch
-};
 
 class StageRunner : public StepRunner {
  public:
@@ -49,19 +25,15 @@ class StageRunner : public StepRunner {
   ~StageRunner() override;
 
   /// Uploads the tokens of the next execution and zeroes its loss slots.
-  void begin(const Program& program, const StepTokens& tokens);
-  /// Losses summed over valid targets, one a (microbatch, slice) in that order; reads back from the device.
-  /// Zeros where this device does not hold the last stage.
-  [[nodiscard]] std::vector<double> losses();
-  /// Throws Error naming what is still allocated in the scopes that live within a step.
-  void check_nothing_left() const;
-  [[nodiscard]] const std::vector<ChunkPlacement>& chunks() const { return placements_; }
-
-  void run(const Step& step) override;
+  void begin(const Program& program, const StepTokens& tokens) override;
+  void run(const Step& step, device::Stream& stream) override;
   [[nodiscard]] std::span<std::byte> message(const Step& step, const Transfer& transfer) override;
   void message_done(const Step& step, const Transfer& transfer) override;
+  [[nodiscard]] std::vector<double> losses() override;
+  void check_nothing_left() const override;
 
  private:
+  using Context = device::ExecutionContext;
   struct SliceState;
   struct MicrobatchState;
   struct Chunk;
@@ -71,23 +43,23 @@ class StageRunner : public StepRunner {
                      const char* name);
   [[nodiscard]] Tensor token_row(const device::Buffer& buffer, int microbatch, std::int64_t first,
                                  std::int64_t count) const;
-  [[nodiscard]] model::SliceRef slice_ref(const schedule::Action& action);
+  [[nodiscard]] model::SliceRef slice_ref(const Context& context, const schedule::Action& action);
   [[nodiscard]] Tensor hidden_tensor(void* data) const;  ///< [T, H] compute
   [[nodiscard]] SliceState& state(const schedule::Action& action);
   [[nodiscard]] std::span<std::byte> tied_message(const Step& step, const Transfer& transfer);
 
-  void embed(const Step& step);
-  void pre_attention(const Step& step, Chunk& chunk);
-  void attention(const Step& step, Chunk& chunk);
-  void post_attention(const Step& step, Chunk& chunk);
-  void loss(const Step& step, Chunk& chunk);
-  void post_attention_backward(const Step& step, Chunk& chunk);
-  void attention_backward(const Step& step, Chunk& chunk);
-  void pre_attention_backward(const Step& step, Chunk& chunk);
-  void backward_weight(const Step& step, Chunk& chunk);
-  void embed_backward(const Step& step);
+  void embed(const Context& context, const Step& step);
+  void pre_attention(const Context& context, const Step& step, Chunk& chunk);
+  void attention(const Context& context, const Step& step, Chunk& chunk);
+  void post_attention(const Context& context, const Step& step, Chunk& chunk);
+  void loss(const Context& context, const Step& step, Chunk& chunk);
+  void post_attention_backward(const Context& context, const Step& step, Chunk& chunk);
+  void attention_backward(const Context& context, const Step& step, Chunk& chunk);
+  void pre_attention_backward(const Context& context, const Step& step, Chunk& chunk);
+  void backward_weight(const Context& context, const Step& step, Chunk& chunk);
+  void embed_backward(const Context& context, const Step& step);
   void release(const Step& step, Chunk& chunk);
-  void combine_tied_gradients();
+  void combine_tied_gradients(const Context& context);
   [[nodiscard]] bool holds_first_stage() const;
 
   device::Device& device_;
@@ -100,6 +72,7 @@ class StageRunner : public StepRunner {
   model::ParallelContext parallel_;
   const Program* program_ = nullptr;
   float gradient_scale_ = 0;
+  std::vector<std::int64_t> valid_tokens_;  ///< [m]
 
   std::vector<ChunkPlacement> placements_;
   std::vector<Chunk> chunks_;

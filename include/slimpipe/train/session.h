@@ -13,6 +13,7 @@
 #include "slimpipe/comm/mpi.h"
 #include "slimpipe/config/run_config.h"
 #include "slimpipe/data/batch_source.h"
+#include "slimpipe/device/backend.h"
 #include "slimpipe/runtime/engine.h"
 #include "slimpipe/runtime/watchdog.h"
 #include "slimpipe/train/checkpoint.h"
@@ -21,8 +22,8 @@ namespace slimpipe::train {
 
 /// The samples of one step or validation: one a microbatch.
 struct Batch {
-  std::vector<data::Sample> samples;
-  std::int64_t valid_tokens = 0;  ///< targets that are not ignored, over the whole global batch
+  std::vector<data::Sample> samples;  ///< without tokens where no device of this process needs them
+  std::int64_t valid_tokens = 0;      ///< targets that are not ignored, over the whole global batch
 };
 
 struct UpdatePlan {
@@ -46,13 +47,26 @@ struct StepResult {
   std::vector<DeviceReport> devices;
 };
 
+/// What a session runs on: where its devices come from, and what does their steps.
+struct Platform {
+  std::unique_ptr<device::Backend> backend;
+  runtime::RunnerFactory make_runner;
+};
+
+/// What `device.backend` names, running the layers. Throws InputError for one that this build does not have.
+[[nodiscard]] Platform make_platform(const config::RunConfig& config);
+/// The layers of the model, on the devices of any backend.
+[[nodiscard]] runtime::RunnerFactory layer_runner(const config::RunConfig& config);
+
 /// A device's failure in any call is thrown as an Error that names device, rank, training step and action (an
 /// InputError, which speaks of a file, as it is). Nothing can be done with the session afterwards.
 class Session {
  public:
   /// Builds everything for `config` on this process of `processes`. Throws InputError where devices and
   /// processes do not fit.
-  Session(const config::RunConfig& config, const comm::ProcessEnvironment& processes);
+  Session(const config::RunConfig& config, const comm::ProcessEnvironment& processes)
+      : Session(config, processes, make_platform(config)) {}
+  Session(const config::RunConfig& config, const comm::ProcessEnvironment& processes, Platform platform);
   ~Session();
 
   /// Fresh parameters from the seed.

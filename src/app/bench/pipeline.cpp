@@ -62,7 +62,8 @@ void bench_schedules(const BenchOptions& options) {
 /// Steps that only pass the time, so that what remains is the executor's own.
 class SpinRunner : public runtime::StepRunner {
  public:
-  void run(const runtime::Step&) override {
+  void begin(const runtime::Program&, const runtime::StepTokens&) override {}
+  void run(const runtime::Step&, device::Stream&) override {
     const auto start = Clock::now();
     while (Clock::now() - start < kStep) {
     }
@@ -72,6 +73,8 @@ class SpinRunner : public runtime::StepRunner {
     return memory_;
   }
   void message_done(const runtime::Step&, const runtime::Transfer&) override {}
+  std::vector<double> losses() override { return {}; }
+  void check_nothing_left() const override {}
   static constexpr std::chrono::milliseconds kStep{1};
 
  private:
@@ -97,8 +100,9 @@ void bench_executor(const BenchOptions& options) {
   FirstError first_error;
   const auto transport = comm::make_in_process_transport(1, first_error);
   SpinRunner runner;
+  device::Stream stream;
   runtime::Progress progress(0);
-  runtime::Executor executor(transport->endpoint(0), runner, progress, StopToken(first_error));
+  runtime::Executor executor(transport->endpoint(0), runner, stream, progress, StopToken(first_error));
   std::vector<double> overheads;
   for (int i = 0; i < options.repeats; ++i) {
     const double ideal_ms = static_cast<double>(steps);

@@ -25,6 +25,7 @@ train::Batch random_batch(const config::RunConfig& config) {
   std::uint64_t index = 0;
   for (int m = 0; m < config.training.microbatches; ++m) {
     data::Sample& sample = batch.samples.emplace_back();
+    sample.valid_tokens = config.data.sequence_length;
     for (std::int64_t t = 0; t < config.data.sequence_length; ++t) {
       const auto token = [&] {
         return static_cast<std::int32_t>(random_u64(1, stream, index++) %

@@ -11,10 +11,7 @@ namespace slimpipe::device {
 namespace {
 
 /// Operators execute within their call: there is never anything to wait for.
-class CpuStream final : public Stream {
- public:
-  void synchronize() override {}
-};
+class CpuStream final : public Stream {};
 
 class CpuDevice final : public Device {
  public:

@@ -15,7 +15,7 @@ constexpr std::int64_t kHidden = 64;
 train::Batch zeros(int microbatches) {
   train::Batch batch;
   const std::vector<std::int32_t> tokens(kTokens, 1);
-  for (int m = 0; m < microbatches; ++m) batch.samples.push_back({tokens, tokens});
+  for (int m = 0; m < microbatches; ++m) batch.samples.push_back({tokens, tokens, std::ssize(tokens)});
   batch.valid_tokens = microbatches * kTokens;
   return batch;
 }

@@ -79,6 +79,8 @@ TEST_CASE("in file order samples follow each other and the last is padded", "[un
   CHECK(source.sample(1).inputs == std::vector<std::int32_t>{4, 5, 6, 7});
   CHECK(source.sample(2).inputs == std::vector<std::int32_t>{8, 9, 10, 0});
   CHECK(source.sample(2).targets == std::vector<std::int32_t>{9, 10, -1, -1});
+  CHECK(source.sample(1).valid_tokens == 4);
+  CHECK(source.sample(2).valid_tokens == 2);
   CHECK(source.sample(3).inputs == source.sample(0).inputs);
   CHECK_THROWS_AS(source.sample(-1), Error);
 }

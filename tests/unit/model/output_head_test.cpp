@@ -33,8 +33,10 @@ struct HeadRun {
   std::int64_t workspace_peak = 0;
 };
 
-/// The head over tokens [begin, end) of one fixed sequence, gradients added to `run`.
-void run_head(HeadRun& run, std::int64_t begin, std::int64_t end, bool backward = true) {
+/// The head over tokens [begin, end) of one fixed sequence whose first `valid` are not padding; gradients are
+/// added to `run`.
+void run_head(HeadRun& run, std::int64_t begin, std::int64_t end, bool backward = true,
+              std::int64_t valid = std::int64_t{1} << 40) {
   test::ReferenceDevice device;
   const auto draw = [](std::uint32_t what, std::int64_t i) {
     return static_cast<float>(
@@ -48,7 +50,7 @@ void run_head(HeadRun& run, std::int64_t begin, std::int64_t end, bool backward 
   for (std::int64_t i = 0; i < kVocabulary * kHidden; ++i) output.push_back(draw(2, i));
   for (std::int64_t i = begin * kHidden; i < end * kHidden; ++i) x.push_back(draw(3, i));
   for (std::int64_t i = begin; i < end; ++i) targets.push_back(static_cast<std::int32_t>(i % 6) - 1);
-  std::vector<float> d_x(x.size());
+  std::vector<float> d_x(x.size(), 7);  // overwritten, padding included
   const std::int64_t tokens = end - begin;
   const OutputHead head(head_model(), DType::kF32,
                         {.norm = {norm.data(), DType::kF32, {kHidden}},
@@ -56,8 +58,11 @@ void run_head(HeadRun& run, std::int64_t begin, std::int64_t end, bool backward 
                         {.norm = {run.d_norm.data(), DType::kF32, {kHidden}},
                          .output = {run.d_output.data(), DType::kF32, {kVocabulary, kHidden}}});
   const Tensor d_x_tensor(d_x.data(), DType::kF32, {tokens, kHidden});
-  head.loss(device, {x.data(), DType::kF32, {tokens, kHidden}}, {targets.data(), DType::kI32, {tokens}},
-            0.25F, {&run.loss, DType::kF64, {1}}, backward ? d_x_tensor : Tensor());
+  const SliceRef slice{
+      .first_position = begin, .tokens = tokens, .sequence = {.length = valid, .valid_tokens = valid}};
+  head.loss(execution_context(device), slice, {x.data(), DType::kF32, {tokens, kHidden}},
+            {targets.data(), DType::kI32, {tokens}}, 0.25F, {&run.loss, DType::kF64, {1}},
+            backward ? d_x_tensor : Tensor());
   run.d_x.insert(run.d_x.end(), d_x.begin(), d_x.end());
   run.workspace_peak = device.arena().stats().peak[static_cast<std::size_t>(Scope::kWorkspace)];
   CHECK(device.arena().stats().total_live == 0);
@@ -120,6 +125,23 @@ TEST_CASE("a row whose target is ignored has neither loss nor gradient", "[unit]
   CHECK(ignored.loss == 0);
   CHECK(ignored.d_x == std::vector<float>(kHidden));
   CHECK(ignored.d_output == std::vector<float>(kVocabulary * kHidden));
+}
+
+TEST_CASE("padding costs nothing and leaves no trace, whatever it holds", "[unit]") {
+  HeadRun valid;
+  run_head(valid, 0, 10);
+  HeadRun padded;
+  run_head(padded, 0, 16, true, 10);
+  CHECK(padded.loss == valid.loss);
+  CHECK(padded.d_output == valid.d_output);
+  CHECK(padded.workspace_peak == valid.workspace_peak);
+  valid.d_x.resize(padded.d_x.size());  // zeros
+  CHECK(padded.d_x == valid.d_x);
+  HeadRun padding;
+  run_head(padding, 12, 16, true, 10);
+  CHECK(padding.loss == 0);
+  CHECK(padding.workspace_peak == 0);
+  CHECK(padding.d_x == std::vector<float>(padding.d_x.size()));
 }
 
 }  // namespace

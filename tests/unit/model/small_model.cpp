@@ -82,6 +82,7 @@ SmallModel::SliceState SmallModel::make_slice(const Sample& sample, int slice, s
   const std::int64_t first = slice * tokens;
   state.ref = {.slice = slice, .first_position = first, .tokens = tokens};
   state.ref.sequence = {.length = static_cast<std::int64_t>(sample.tokens.size()),
+                        .valid_tokens = static_cast<std::int64_t>(sample.tokens.size()),
                         .document_starts = sample.document_starts};
   state.tokens = tensor(state.buffers, Scope::kInput, DType::kI32, {tokens});
   state.targets = tensor(state.buffers, Scope::kInput, DType::kI32, {tokens});
@@ -102,28 +103,30 @@ SmallModel::SliceState SmallModel::make_slice(const Sample& sample, int slice, s
 }
 
 void SmallModel::forward(std::vector<SliceState>& slices, std::size_t i) {
+  const device::ExecutionContext context = execution_context(device);
   SliceState& state = slices[i];
   for (std::size_t l = 0; l < layers_.size(); ++l)
-    layers_[l].allocate_saved(device, state.ref, state.saved[l]);
+    layers_[l].allocate_saved(context, state.ref, state.saved[l]);
   device.operators().embedding_forward(device.stream(), state.tokens, store.embedding_weight(),
                                        state.saved[0].x);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
-    layers_[l].pre_attention(device, state.ref, state.saved[l]);
+    layers_[l].pre_attention(context, state.ref, state.saved[l]);
     std::vector<device::KvBlock> blocks;
     for (std::size_t j = 0; j <= i; ++j) blocks.push_back(slices[j].saved[l].kv);
-    layers_[l].attention(device, state.ref, state.saved[l], blocks);
+    layers_[l].attention(context, state.ref, state.saved[l], blocks);
     const Tensor out = l + 1 < layers_.size() ? state.saved[l + 1].x : state.hidden;
-    layers_[l].post_attention(device, state.ref, state.saved[l], out);
+    layers_[l].post_attention(context, state.ref, state.saved[l], out);
   }
 }
 
 std::vector<SmallModel::KvGradients> SmallModel::allocate_kv_gradients(
     const std::vector<SliceState>& slices) {
+  const device::ExecutionContext context = execution_context(device);
   std::vector<KvGradients> result(layers_.size());
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     for (const SliceState& slice : slices) {
       device::Buffer buffer;
-      result[l].blocks.push_back(layers_[l].allocate_kv_gradient(device, slice.ref.tokens, buffer));
+      result[l].blocks.push_back(layers_[l].allocate_kv_gradient(context, slice.ref.tokens, buffer));
       result[l].buffers.push_back(std::move(buffer));
     }
   }
@@ -132,25 +135,26 @@ std::vector<SmallModel::KvGradients> SmallModel::allocate_kv_gradients(
 
 void SmallModel::backward(std::vector<SliceState>& slices, std::size_t i, Tensor d_hidden,
                           std::vector<KvGradients>& kv_gradients) {
+  const device::ExecutionContext context = execution_context(device);
   SliceState& state = slices[i];
   std::vector<device::Buffer> owner;
   Tensor d_out = d_hidden;
   for (std::size_t l = layers_.size(); l-- > 0;) {
     model::LayerSaved& saved = state.saved[l];
     model::LayerBackward gradients{.d_out = d_out};
-    layers_[l].post_attention_backward_input(device, state.ref, saved, gradients);
+    layers_[l].post_attention_backward_input(context, state.ref, saved, gradients);
     std::vector<device::KvBlock> blocks;
     for (std::size_t j = 0; j <= i; ++j) blocks.push_back(slices[j].saved[l].kv);
-    layers_[l].attention_backward(device, state.ref, saved, gradients, blocks,
+    layers_[l].attention_backward(context, state.ref, saved, gradients, blocks,
                                   std::span(kv_gradients[l].blocks).first(i + 1));
     saved.kv_part.reset();
     const Tensor d_x = tensor(owner, Scope::kWorkspace, compute_, {state.ref.tokens, config.hidden});
-    layers_[l].pre_attention_backward_input(device, state.ref, saved, gradients, kv_gradients[l].blocks[i],
+    layers_[l].pre_attention_backward_input(context, state.ref, saved, gradients, kv_gradients[l].blocks[i],
                                             d_x);
     kv_gradients[l].buffers[i].reset();
     saved.x_part.reset();
     saved.input_part.reset();
-    layers_[l].backward_weight(device, state.ref, saved, gradients);
+    layers_[l].backward_weight(context, state.ref, saved, gradients);
     saved.weight_part.reset();
     d_out = d_x;
   }
@@ -176,8 +180,8 @@ double SmallModel::run(const Sample& sample, int slices, bool backward_too) {
     std::vector<device::Buffer> d_hidden_owner;
     Tensor d_hidden;
     if (backward_too) d_hidden = tensor(d_hidden_owner, Scope::kWorkspace, compute_, {tokens, config.hidden});
-    head_->loss(device, states[i].hidden, states[i].targets, static_cast<float>(1 / valid), loss_sum,
-                d_hidden);
+    head_->loss(execution_context(device), states[i].ref, states[i].hidden, states[i].targets,
+                static_cast<float>(1 / valid), loss_sum, d_hidden);
     if (backward_too) backward(states, i, d_hidden, kv_gradients);
   }
   double sum = 0;

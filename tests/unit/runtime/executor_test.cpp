@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/runtime/device_threads.h"
@@ -41,9 +42,11 @@ class FakeRunner : public StepRunner {
  public:
   explicit FakeRunner(int device, int fail_at = -1) : device_(device), fail_at_(fail_at) {}
 
-  void run(const Step& step) override {
+  void begin(const Program&, const StepTokens&) override {}
+  void run(const Step& step, device::Stream& stream) override {
     note(step);
     done_.push_back(describe(step));
+    streams_.insert(&stream);
   }
   std::span<std::byte> message(const Step& step, const Transfer& transfer) override {
     note(step);
@@ -61,8 +64,10 @@ class FakeRunner : public StepRunner {
       throw Error("a message is not what its sender wrote");
     buffers_.erase(&transfer);
   }
+  [[nodiscard]] std::vector<double> losses() override { return {}; }
+  void check_nothing_left() const override { CHECK(buffers_.empty()); }
   [[nodiscard]] const std::vector<std::string>& done() const { return done_; }
-  [[nodiscard]] std::size_t buffers_left() const { return buffers_.size(); }
+  [[nodiscard]] const std::set<device::Stream*>& streams() const { return streams_; }
 
  private:
   void note(const Step& step) {
@@ -72,6 +77,7 @@ class FakeRunner : public StepRunner {
   int fail_at_;
   int calls_ = 0;
   std::vector<std::string> done_;
+  std::set<device::Stream*> streams_;
   std::map<const Transfer*, std::vector<std::byte>> buffers_;
 };
 
@@ -91,7 +97,7 @@ struct Devices {
       return FailureSite{0, d, 5, progress[d].describe()};
     });
     threads.each([&](int d) {
-      Executor executor(transport->endpoint(d), runners[d], progress[d], StopToken(first_error));
+      Executor executor(transport->endpoint(d), runners[d], streams[d], progress[d], StopToken(first_error));
       times[d] = executor.run(programs[d], traces == nullptr ? nullptr : &traces->at(d));
     });
   }
@@ -100,6 +106,7 @@ struct Devices {
   std::unique_ptr<comm::Transport> transport;
   std::deque<FakeRunner> runners;
   std::deque<Progress> progress;
+  device::Stream streams[kDevices];
   ExecutionTimes times[kDevices];
 };
 
@@ -119,7 +126,8 @@ TEST_CASE("the compute steps of a program run in order, and every message arrive
       if (step.kind == StepKind::kCompute) expected.push_back(describe(step));
     }
     CHECK(devices.runners[d].done() == expected);
-    CHECK(devices.runners[d].buffers_left() == 0);
+    devices.runners[d].check_nothing_left();
+    CHECK(devices.runners[d].streams() == std::set<device::Stream*>{&devices.streams[d]});
     CHECK(devices.progress[d].describe() == "idle");
     const ExecutionTimes& times = devices.times[d];
     CHECK(times.wall_ms > 0);
