@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares a training step of slimpipe with PyTorch eager's on one CPU core: tokens/s and peak tensor memory.
 
-Both train the same Llama (RMSNorm, rotary embedding, SwiGLU, untied head, 257 byte tokens) on one sequence with
+Both train the same Llama (RMSNorm, rotary embedding, SwiGLU, untied head) on one sequence with
 AdamW and the gradient's norm clipped to 1, in fp32 and in bf16 compute with fp32 master weights. The two take
 turns on the same core; medians over the rounds and ratios within a round are printed. See README.md here.
 
@@ -101,7 +101,8 @@ def slimpipe_step(options: argparse.Namespace, shape: dict, dtype: str) -> dict:
     command = [str(options.slimpipe), "bench", "step", "--format", "json", "--dtype", dtype,
                "--repeats", str(options.steps), "--layers", str(shape["layers"]), "--hidden", str(shape["hidden"]),
                "--head-size", str(shape["head_size"]), "--sequence-length", str(shape["sequence_length"]),
-               "--slices", str(options.slices), "--recompute", options.recompute]
+               "--vocabulary", str(shape["vocabulary"]), "--slices", str(options.slices),
+               "--recompute", options.recompute]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False,
                           preexec_fn=lambda: os.sched_setaffinity(0, {options.core}))
@@ -172,7 +173,7 @@ def shape_of(options: argparse.Namespace) -> dict:
     heads = options.hidden // options.head_size
     return {"layers": options.layers, "hidden": options.hidden, "heads": heads,
             "kv_heads": heads, "head_size": options.head_size,
-            "ffn": (options.hidden * 8 // 3 + 127) // 128 * 128, "vocabulary": 257,
+            "ffn": (options.hidden * 8 // 3 + 127) // 128 * 128, "vocabulary": options.vocabulary,
             "sequence_length": options.sequence_length}
 
 
@@ -187,6 +188,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=1024)
     parser.add_argument("--head-size", type=int, default=64)
     parser.add_argument("--sequence-length", type=int, default=2048)
+    parser.add_argument("--vocabulary", type=int, default=257, help="257: bytes, 32000: Llama's")
     parser.add_argument("--slices", type=int, default=1, help="slimpipe's slices of the sequence")
     parser.add_argument("--recompute", choices=("none", "selective"), default="none",
                         help="slimpipe's memory.recompute")

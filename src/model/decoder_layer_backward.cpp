@@ -29,22 +29,28 @@ device::KvGradientBlock DecoderLayer::allocate_kv_gradient(const device::Executi
 }
 
 void DecoderLayer::post_attention_backward_input(const device::ExecutionContext& context,
-                                                 const SliceRef& slice, const LayerSaved& saved,
+                                                 const SliceRef& slice, LayerSaved& saved,
                                                  LayerBackward& state) const {
   device::Arena& arena = context.arena;
   device::Stream& stream = context.stream;
   const std::int64_t t = slice.tokens;
   const Tensor hidden = shape_of(compute_, {t, model_.hidden});
-  state.ffn_part =
-      allocate_tensors(arena, Scope::kWorkspace, "gradients of the feed-forward part",
-                       {{state.d_gate_up, shape_of(compute_, {t, 2 * model_.ffn})}, {state.d_x2, hidden}});
+  state.act = saved.act;
+  if (state.act.data() == nullptr) {
+    state.act_part = allocate_tensors(arena, Scope::kWorkspace, "gated product, computed again",
+                                      {{state.act, shape_of(compute_, {t, model_.ffn})}});
+    context.operators.swiglu_forward(stream, saved.gate_up, state.act);
+  }
   {
     Tensor d_act;
     const device::Buffer buffer = allocate_tensors(arena, Scope::kWorkspace, "gradient of the gated product",
                                                    {{d_act, shape_of(compute_, {t, model_.ffn})}});
     run_gemm(context, {.a = state.d_out, .b = weights_.down, .c = d_act});
+    state.d_gate_up = saved.gate_up;
     context.operators.swiglu_backward(stream, d_act, saved.gate_up, state.d_gate_up);
   }
+  state.ffn_part = allocate_tensors(arena, Scope::kWorkspace, "gradient of the feed-forward part's input",
+                                    {{state.d_x2, hidden}});
   {
     Tensor d_n2;
     const device::Buffer buffer =
@@ -52,7 +58,7 @@ void DecoderLayer::post_attention_backward_input(const device::ExecutionContext&
     run_gemm(context, {.a = state.d_gate_up, .b = weights_.gate_up, .c = d_n2});
     parallel_.reduce_tensor_partials(stream, d_n2);
     run_rms_norm_backward(context, d_n2, saved.x2, weights_.ffn_norm, saved.rstd2, state.d_out, state.d_x2,
-                          gradients_.ffn_norm);
+                          state.gradients.ffn_norm);
   }
   state.d_o_part = allocate_tensors(arena, Scope::kWorkspace, "gradient of attention's output",
                                     {{state.d_o, shape_of(compute_, {t, model_.heads, model_.head_size})}});
@@ -107,24 +113,20 @@ void DecoderLayer::pre_attention_backward_input(const device::ExecutionContext& 
   run_gemm(context, {.a = state.d_qkv, .b = weights_.qkv, .c = d_n1});
   parallel_.reduce_tensor_partials(stream, d_n1);
   run_rms_norm_backward(context, d_n1, saved.x, weights_.attention_norm, saved.rstd1, state.d_x2, d_x,
-                        gradients_.attention_norm);
+                        state.gradients.attention_norm);
 }
 
 void DecoderLayer::backward_weight(const device::ExecutionContext& context, const SliceRef& slice,
                                    const LayerSaved& saved, const LayerBackward& state) const {
   const Tensor o = saved.o.reshape({slice.tokens, model_.heads * model_.head_size});
-  {
-    const Kept act = kept_or_temporary(context, saved.act, {slice.tokens, model_.ffn});
-    if (act.temporary) context.operators.swiglu_forward(context.stream, saved.gate_up, act.tensor);
-    accumulate_weight_gradient(context, state.d_out, act.tensor, gradients_.down);
-  }
+  accumulate_weight_gradient(context, state.d_out, state.act, state.gradients.down);
   accumulate_weight_gradient(context, state.d_gate_up,
                              normed_again(context, saved.n2, saved.x2, weights_.ffn_norm).tensor,
-                             gradients_.gate_up);
-  accumulate_weight_gradient(context, state.d_x2, o, gradients_.attention_output);
+                             state.gradients.gate_up);
+  accumulate_weight_gradient(context, state.d_x2, o, state.gradients.attention_output);
   accumulate_weight_gradient(context, state.d_qkv,
                              normed_again(context, saved.n1, saved.x, weights_.attention_norm).tensor,
-                             gradients_.qkv);
+                             state.gradients.qkv);
 }
 
 DecoderLayer::Kept DecoderLayer::normed_again(const device::ExecutionContext& context, Tensor kept, Tensor x,

@@ -10,13 +10,8 @@ namespace slimpipe::model {
 using device::Scope;
 
 DecoderLayer::DecoderLayer(const config::ModelConfig& model, DType compute, ParallelContext& parallel,
-                           LayerTensors weights, LayerTensors gradients, Recompute recompute)
-    : model_(model),
-      compute_(compute),
-      parallel_(parallel),
-      weights_(weights),
-      gradients_(gradients),
-      recompute_(recompute) {}
+                           LayerTensors weights, Recompute recompute)
+    : model_(model), compute_(compute), parallel_(parallel), weights_(weights), recompute_(recompute) {}
 
 std::int64_t DecoderLayer::saved_bytes_per_token(const config::ModelConfig& m, DType compute,
                                                  Recompute recompute) {
@@ -56,8 +51,8 @@ void DecoderLayer::allocate_saved(const device::ExecutionContext& context, const
                                          {{saved.rstd1, row_statistic},
                                           {saved.x2, hidden},
                                           {saved.rstd2, row_statistic},
-                                          {saved.gate_up, gate_up},
-                                          {saved.o, heads}});
+                                          {saved.o, heads},
+                                          {saved.gate_up, gate_up}});
     return;
   }
   saved.input_part = allocate_tensors(arena, scope, kForInputs,
@@ -65,11 +60,11 @@ void DecoderLayer::allocate_saved(const device::ExecutionContext& context, const
                                        {saved.q, heads},
                                        {saved.lse, lse},
                                        {saved.x2, hidden},
-                                       {saved.rstd2, row_statistic},
-                                       {saved.gate_up, gate_up}});
+                                       {saved.rstd2, row_statistic}});
   saved.weight_part = allocate_tensors(arena, scope, kForWeights,
                                        {{saved.n1, hidden},
                                         {saved.o, heads},
+                                        {saved.gate_up, gate_up},
                                         {saved.n2, hidden},
                                         {saved.act, shape_of(compute_, {t, m.ffn})}});
 }

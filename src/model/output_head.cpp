@@ -8,9 +8,9 @@
 namespace slimpipe::model {
 namespace {
 
-/// Logits of one chunk: 2^25 of them are 128 MiB in fp32. Fewer tokens would make the output layer's
+/// Logits of one chunk: 2^24 of them are 64 MiB in fp32. Fewer tokens would make the output layer's
 /// weight gradient, [V, H] read and written once a chunk, the bottleneck.
-constexpr std::int64_t kChunkLogits = std::int64_t{1} << 25;
+constexpr std::int64_t kChunkLogits = std::int64_t{1} << 24;
 constexpr std::int64_t kMinChunkTokens = 64;
 constexpr std::int64_t kMaxChunkTokens = 2048;
 
@@ -42,9 +42,8 @@ ChunkMemory allocate_chunk(device::Arena& arena, const config::ModelConfig& mode
 
 }  // namespace
 
-OutputHead::OutputHead(const config::ModelConfig& model, DType compute, HeadTensors weights,
-                       HeadTensors gradients)
-    : model_(model), compute_(compute), weights_(weights), gradients_(gradients) {}
+OutputHead::OutputHead(const config::ModelConfig& model, DType compute, HeadTensors weights)
+    : model_(model), compute_(compute), weights_(weights) {}
 
 std::int64_t OutputHead::chunk_tokens() const {
   const std::int64_t tokens = kChunkLogits / model_.vocabulary / kMinChunkTokens * kMinChunkTokens;
@@ -52,15 +51,14 @@ std::int64_t OutputHead::chunk_tokens() const {
 }
 
 void OutputHead::loss(const device::ExecutionContext& context, const SliceRef& slice, Tensor x,
-                      Tensor targets, float gradient_scale, Tensor loss_sum, Tensor d_x) const {
-  const bool backward = !d_x.empty();
+                      Tensor targets, Tensor loss_sum, const std::optional<HeadBackward>& backward) const {
   const std::int64_t tokens = slice.valid_tokens();
   device::Operators& operators = context.operators;
   device::Stream& stream = context.stream;
-  if (backward && tokens < slice.tokens) operators.zero(stream, d_x.rows(tokens, slice.tokens));
+  if (backward && tokens < slice.tokens) operators.zero(stream, backward->d_x.rows(tokens, slice.tokens));
   if (tokens == 0) return;
   const ChunkMemory memory =
-      allocate_chunk(context.arena, model_, compute_, std::min(tokens, chunk_tokens()), backward);
+      allocate_chunk(context.arena, model_, compute_, std::min(tokens, chunk_tokens()), backward.has_value());
   for (std::int64_t begin = 0; begin < tokens; begin += chunk_tokens()) {
     const std::int64_t end = std::min(begin + chunk_tokens(), tokens);
     const std::int64_t count = end - begin;
@@ -72,14 +70,18 @@ void OutputHead::loss(const device::ExecutionContext& context, const SliceRef& s
                                normed, rstd);
     run_gemm(context, {.a = normed, .b = weights_.output, .c = logits, .transpose_b = true});
     const Tensor d_logits = backward ? memory.d_logits.rows(0, count) : Tensor();
-    operators.cross_entropy(stream, logits, targets.rows(begin, end), gradient_scale, loss_sum, d_logits);
+    operators.cross_entropy(stream, logits, targets.rows(begin, end),
+                            backward ? backward->gradient_scale : 0.0F, loss_sum, d_logits);
     if (!backward) continue;
     const Tensor d_normed = memory.d_normed.rows(0, count);
-    run_gemm(context,
-             {.a = d_logits, .b = normed, .c = gradients_.output, .transpose_a = true, .accumulate = true});
+    run_gemm(context, {.a = d_logits,
+                       .b = normed,
+                       .c = backward->gradients.output,
+                       .transpose_a = true,
+                       .accumulate = true});
     run_gemm(context, {.a = d_logits, .b = weights_.output, .c = d_normed});
-    run_rms_norm_backward(context, d_normed, chunk_x, weights_.norm, rstd, Tensor(), d_x.rows(begin, end),
-                          gradients_.norm);
+    run_rms_norm_backward(context, d_normed, chunk_x, weights_.norm, rstd, Tensor(),
+                          backward->d_x.rows(begin, end), backward->gradients.norm);
   }
 }
 

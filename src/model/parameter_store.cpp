@@ -34,7 +34,7 @@ Layout lay_out(const ParameterTable& table, const std::vector<std::size_t>& entr
   return layout;
 }
 
-/// The entry's part of a role's flat tensor; empty where the role is.
+/// The entry's part of a flat tensor; empty where the tensor is.
 Tensor view_of(const Tensor& flat, std::int64_t offset, const ParameterSpec& spec) {
   if (flat.data() == nullptr) return {};
   const Tensor part = flat.rows(offset, offset + spec.size());
@@ -43,7 +43,6 @@ Tensor view_of(const Tensor& flat, std::int64_t offset, const ParameterSpec& spe
 
 /// One matrix over the rows of `first` up to and including those of `last`, stored one behind the other.
 Tensor fuse(const Tensor& first, const Tensor& last) {
-  if (first.data() == nullptr) return {};
   const auto* begin = static_cast<const std::byte*>(first.data());
   const auto* end = static_cast<const std::byte*>(last.data()) + last.bytes();
   const std::int64_t columns = first.dim(1);
@@ -60,21 +59,45 @@ void draw(const ParameterSpec& spec, std::uint64_t seed, RandomStream stream, st
   }
 }
 
+constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
+constexpr std::string_view kFinalNorm = "model.norm.weight";
+constexpr std::string_view kHead = "lm_head.weight";
+
+/// Gathers a layer's tensors; `get` gives one by its logical name.
+template <typename Get>
+LayerTensors layer_tensors(int global_layer, Get get) {
+  const auto of = [&](const char* name) {
+    return get(fmt::format("model.layers.{}.{}.weight", global_layer, name));
+  };
+  return {.attention_norm = of("input_layernorm"),
+          .qkv = fuse(of("self_attn.q_proj"), of("self_attn.v_proj")),
+          .attention_output = of("self_attn.o_proj"),
+          .ffn_norm = of("post_attention_layernorm"),
+          .gate_up = fuse(of("mlp.gate_proj"), of("mlp.up_proj")),
+          .down = of("mlp.down_proj")};
+}
+
 }  // namespace
 
 ParameterStore::ParameterStore(device::Device& device, const ParameterTable& table,
                                const config::ModelConfig& model, DType compute,
                                std::vector<std::size_t> entries, bool training)
-    : device_(device), table_(table), model_(model), compute_(compute) {
+    : device_(device), table_(table), model_(model), compute_(compute), training_(training) {
   SLIMPIPE_CHECK(compute == DType::kF32 || compute == DType::kBF16, "compute type {}", name_of(compute));
-  const Layout layout = lay_out(table, entries);
+  Layout layout = lay_out(table, entries);
   using device::Scope;
-  const Tensor weights = allocate(Scope::kWeights, compute, layout.elements, "weights");
+  // A bf16 copy of an untied embedding would only be read row by row: the master's rows are rounded instead.
+  std::size_t copied = 0;
+  while (compute == DType::kBF16 && copied < entries.size() && !model.tied_embeddings &&
+         table.entries()[entries[copied]].part == Part::kEmbedding) {
+    ++copied;
+  }
+  const std::int64_t copied_from = copied < entries.size() ? layout.offsets[copied] : layout.elements;
+  const Tensor weights = allocate(Scope::kWeights, compute, layout.elements - copied_from, "weights");
   const Tensor masters = compute == DType::kF32 ? weights
                                                 : allocate(Scope::kMasterWeights, DType::kF32,
                                                            layout.elements, "master weights");
   if (training) {
-    gradients_ = allocate(Scope::kGradients, DType::kF32, layout.elements, "gradients");
     moments1_ = allocate(Scope::kOptimizer, DType::kF32, layout.elements, "first moments");
     moments2_ = allocate(Scope::kOptimizer, DType::kF32, layout.elements, "second moments");
   }
@@ -83,16 +106,19 @@ ParameterStore::ParameterStore(device::Device& device, const ParameterTable& tab
     const std::int64_t offset = layout.offsets[i];
     stored_.push_back({.index = entries[i],
                        .master = view_of(masters, offset, spec),
-                       .compute = view_of(weights, offset, spec),
-                       .gradient = view_of(gradients_, offset, spec),
+                       .compute = i < copied ? Tensor() : view_of(weights, offset - copied_from, spec),
+                       .gradient = {},
                        .moment1 = view_of(moments1_, offset, spec),
                        .moment2 = view_of(moments2_, offset, spec)});
   }
-  const bool holds_head = find(table.index_of("model.norm.weight")) != nullptr;
-  if (training && model.tied_embeddings && holds_head) {
-    tied_head_gradient_ =
-        allocate(Scope::kGradients, DType::kF32, model.vocabulary * model.hidden, "gradient of the tied head")
-            .reshape({model.vocabulary, model.hidden});
+  offsets_ = std::move(layout.offsets);
+  for (std::size_t i = 0; i < stored_.size(); ++i) {
+    const ParameterSpec& spec = table.entries()[stored_[i].index];
+    const ParameterSpec& previous = table.entries()[stored_[i == 0 ? 0 : i - 1].index];
+    if (i == 0 || spec.part != previous.part || spec.layer != previous.layer) {
+      gradient_parts_.push_back({.first = i, .last = i, .buffer = {}});
+    }
+    gradient_parts_.back().last = i + 1;
   }
 }
 
@@ -123,13 +149,34 @@ void ParameterStore::initialise(std::uint64_t seed) {
 void ParameterStore::refresh_compute() {
   if (compute_ == DType::kF32) return;
   for (const StoredParameter& parameter : stored_) {
-    device_.operators().copy(device_.stream(), parameter.master, parameter.compute);
+    if (parameter.compute.data() != nullptr)
+      device_.operators().copy(device_.stream(), parameter.master, parameter.compute);
   }
 }
 
-void ParameterStore::zero_gradients() {
-  if (gradients_.data() != nullptr) device_.operators().zero(device_.stream(), gradients_);
-  if (tied_head_gradient_.data() != nullptr) device_.operators().zero(device_.stream(), tied_head_gradient_);
+void ParameterStore::release_gradients() {
+  for (StoredParameter& parameter : stored_) parameter.gradient = {};
+  for (GradientPart& part : gradient_parts_) part.buffer.reset();
+  tied_head_gradient_.reset();
+}
+
+Tensor ParameterStore::allocate_gradient(device::Buffer& buffer, std::int64_t elements, const char* name) {
+  buffer = device::Buffer(device_.arena(), device::Scope::kGradients, elements * size_of(DType::kF32), name);
+  const Tensor flat(buffer.data(), DType::kF32, {elements});
+  device_.operators().zero(device_.stream(), flat);
+  return flat;
+}
+
+void ParameterStore::allocate_gradients(GradientPart& part) {
+  const auto spec = [this](std::size_t i) -> const ParameterSpec& {
+    return table_.entries()[stored_[i].index];
+  };
+  const std::int64_t begin = offsets_[part.first];
+  const std::int64_t end = offsets_[part.last - 1] + spec(part.last - 1).size();
+  const Tensor flat = allocate_gradient(part.buffer, end - begin, "gradients");
+  for (std::size_t i = part.first; i < part.last; ++i) {
+    stored_[i].gradient = view_of(flat, offsets_[i] - begin, spec(i));
+  }
 }
 
 const StoredParameter* ParameterStore::find(std::size_t table_index) const {
@@ -139,47 +186,56 @@ const StoredParameter* ParameterStore::find(std::size_t table_index) const {
   return found != stored_.end() && found->index == table_index ? &*found : nullptr;
 }
 
-Tensor ParameterStore::tensor(std::string_view name, Kind kind) const {
+std::size_t ParameterStore::position_of(std::string_view name) const {
   const StoredParameter* found = find(table_.index_of(name));
   if (found == nullptr) throw_error("device {} does not hold the parameter {}", device_.index(), name);
-  return kind == Kind::kCompute ? found->compute : found->gradient;
+  return static_cast<std::size_t>(found - stored_.data());
 }
 
-LayerTensors ParameterStore::layer_tensors(int global_layer, Kind kind) const {
-  const auto get = [&](const char* name) {
-    return tensor(fmt::format("model.layers.{}.{}.weight", global_layer, name), kind);
-  };
-  return {.attention_norm = get("input_layernorm"),
-          .qkv = fuse(get("self_attn.q_proj"), get("self_attn.v_proj")),
-          .attention_output = get("self_attn.o_proj"),
-          .ffn_norm = get("post_attention_layernorm"),
-          .gate_up = fuse(get("mlp.gate_proj"), get("mlp.up_proj")),
-          .down = get("mlp.down_proj")};
+Tensor ParameterStore::weight(std::string_view name) const {
+  return stored_[position_of(name)].compute;
+}
+
+Tensor ParameterStore::gradient(std::string_view name) {
+  SLIMPIPE_CHECK(training_, "gradient of {} on device {}, which only evaluates", name, device_.index());
+  const std::size_t position = position_of(name);
+  if (stored_[position].gradient.data() == nullptr) {
+    allocate_gradients(*std::ranges::find_if(
+        gradient_parts_, [position](const GradientPart& part) { return position < part.last; }));
+  }
+  return stored_[position].gradient;
 }
 
 LayerTensors ParameterStore::layer_weights(int global_layer) const {
-  return layer_tensors(global_layer, Kind::kCompute);
+  return layer_tensors(global_layer, [this](std::string_view name) { return weight(name); });
 }
-LayerTensors ParameterStore::layer_gradients(int global_layer) const {
-  return layer_tensors(global_layer, Kind::kGradient);
+LayerTensors ParameterStore::layer_gradients(int global_layer) {
+  return layer_tensors(global_layer, [this](std::string_view name) { return gradient(name); });
 }
 Tensor ParameterStore::embedding_weight() const {
-  return tensor("model.embed_tokens.weight", Kind::kCompute);
+  return model_.tied_embeddings ? weight(kEmbedding) : stored_[position_of(kEmbedding)].master;
 }
-Tensor ParameterStore::embedding_gradient() const {
-  return tensor("model.embed_tokens.weight", Kind::kGradient);
+Tensor ParameterStore::embedding_gradient() {
+  return gradient(kEmbedding);
 }
 Tensor ParameterStore::final_norm_weight() const {
-  return tensor("model.norm.weight", Kind::kCompute);
+  return weight(kFinalNorm);
 }
-Tensor ParameterStore::final_norm_gradient() const {
-  return tensor("model.norm.weight", Kind::kGradient);
+Tensor ParameterStore::final_norm_gradient() {
+  return gradient(kFinalNorm);
 }
 Tensor ParameterStore::head_weight() const {
-  return model_.tied_embeddings ? embedding_weight() : tensor("lm_head.weight", Kind::kCompute);
+  return weight(model_.tied_embeddings ? kEmbedding : kHead);
 }
-Tensor ParameterStore::head_gradient() const {
-  return model_.tied_embeddings ? tied_head_gradient_ : tensor("lm_head.weight", Kind::kGradient);
+Tensor ParameterStore::head_gradient() {
+  if (!model_.tied_embeddings) return gradient(kHead);
+  SLIMPIPE_CHECK(training_, "gradient of the tied head on device {}, which only evaluates", device_.index());
+  (void)position_of(kFinalNorm);  // whoever holds the head holds it
+  const std::int64_t elements = model_.vocabulary * model_.hidden;
+  const Tensor flat = tied_head_gradient_
+                          ? Tensor(tied_head_gradient_.data(), DType::kF32, {elements})
+                          : allocate_gradient(tied_head_gradient_, elements, "gradient of the tied head");
+  return flat.reshape({model_.vocabulary, model_.hidden});
 }
 
 }  // namespace slimpipe::model

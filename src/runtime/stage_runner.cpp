@@ -25,12 +25,10 @@ StageRunner::StageRunner(device::Device& device, model::ParameterStore& store,
     Chunk& chunk = chunks_.emplace_back();
     chunk.placement = placement;
     for (int l = placement.first_layer; l < placement.first_layer + placement.layers; ++l) {
-      chunk.layers.emplace_back(model, compute, parallel_, store.layer_weights(l), store.layer_gradients(l),
-                                recompute);
+      chunk.layers.emplace_back(model, compute, parallel_, store.layer_weights(l), recompute);
     }
     if (placement.last()) {
-      chunk.head.emplace(model, compute, model::HeadTensors{store.final_norm_weight(), store.head_weight()},
-                         model::HeadTensors{store.final_norm_gradient(), store.head_gradient()});
+      chunk.head.emplace(model, compute, model::HeadTensors{store.final_norm_weight(), store.head_weight()});
     }
   }
 }

@@ -96,18 +96,21 @@ void StageRunner::loss(const Context& context, const Step& step, Chunk& chunk) {
   const Tensor targets = token_row(targets_, action.microbatch, action.slice * slice_tokens_, slice_tokens_);
   const std::int64_t slot = std::int64_t{action.microbatch} * program_->spec.slices + action.slice;
   const Tensor loss_sum(static_cast<double*>(losses_.data()) + slot, DType::kF64, {1});
-  Tensor d_x;
+  std::optional<model::HeadBackward> backward;
   if (program_->training) {
     slice.gradient = Buffer(context.arena, Scope::kSavedActivations, hidden_bytes_, "gradient of the output");
-    d_x = hidden_tensor(slice.gradient.data());
+    backward = {.d_x = hidden_tensor(slice.gradient.data()),
+                .gradients = {store_.final_norm_gradient(), store_.head_gradient()},
+                .gradient_scale = gradient_scale_};
   }
-  chunk.head->loss(context, slice_ref(context, action), hidden_tensor(slice.output.data()), targets,
-                   gradient_scale_, loss_sum, d_x);
+  chunk.head->loss(context, slice_ref(context, action), hidden_tensor(slice.output.data()), targets, loss_sum,
+                   backward);
   slice.output.reset();
 }
 
 void StageRunner::post_attention_backward(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
+  slice.backward.gradients = store_.layer_gradients(chunk.placement.first_layer + step.layer);
   slice.backward.d_out = hidden_tensor(slice.gradient.data());
   chunk.layers[step.layer].post_attention_backward_input(context, slice_ref(context, step.action),
                                                          slice.layers[step.layer], slice.backward);

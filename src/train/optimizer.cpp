@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "slimpipe/core/check.h"
+
 namespace slimpipe::train {
 
 std::vector<double> gradient_squares(runtime::DeviceContext& context, const model::ParameterTable& table) {
@@ -12,6 +14,8 @@ std::vector<double> gradient_squares(runtime::DeviceContext& context, const mode
                               "squares of gradients");
   auto* slots = static_cast<double*>(buffer.data());
   for (std::int64_t i = 0; i < count; ++i) {
+    SLIMPIPE_CHECK(parameters[i].gradient.data() != nullptr, "no backward of the step reached {}",
+                   table.entries()[parameters[i].index].name);
     device.operators().sum_of_squares(device.stream(), parameters[i].gradient,
                                       Tensor(slots + i, DType::kF64, {1}));
   }
@@ -52,7 +56,8 @@ void apply_adamw(runtime::DeviceContext& context, const model::ParameterTable& t
   for (const model::StoredParameter& parameter : context.store->parameters()) {
     const std::int64_t n = parameter.master.size();
     const bool decays = table.entries()[parameter.index].decay;
-    const bool separate = parameter.compute.data() != parameter.master.data();
+    const bool separate =
+        parameter.compute.data() != nullptr && parameter.compute.data() != parameter.master.data();
     device.operators().adamw(device.stream(),
                              {.parameter = parameter.master.reshape({n}),
                               .gradient = parameter.gradient.reshape({n}),

@@ -203,7 +203,7 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
   run_devices([&](runtime::DeviceContext& context) {
     const runtime::Program& program = programs_[context.pipeline_rank];
     std::vector<io::TraceEvent> events;
-    context.store->zero_gradients();
+    context.store->release_gradients();
     context.runner->begin(program, tokens_for(context, batch));
     const runtime::ExecutionTimes times =
         context.executor->run(program, trace != nullptr ? &events : nullptr);
@@ -270,6 +270,7 @@ double Session::evaluate(const Batch& batch) {
   std::mutex mutex;
   run_devices([&](runtime::DeviceContext& context) {
     const runtime::Program& program = programs[context.pipeline_rank];
+    context.store->release_gradients();
     context.runner->begin(program, tokens_for(context, batch));
     context.executor->run(program);
     context.progress.doing("sum of the validation loss over the devices", true);

@@ -134,8 +134,8 @@ class Operators {
   virtual void swiglu_backward(Stream&, Tensor dy, Tensor gate_up, Tensor d_gate_up) = 0;
 
   // --- embedding and loss
-  /// y = [T, H] rows of table [V, H] (compute) chosen by tokens [T] int32, which are checked < V by the
-  /// data loader.
+  /// y = [T, H] compute, rows of table [V, H] (compute, or fp32 that is rounded) chosen by tokens [T] int32,
+  /// which are checked < V by the data loader.
   virtual void embedding_forward(Stream&, Tensor tokens, Tensor table, Tensor y) = 0;
   /// d_table += [V, H] fp32 from dy [T, H] compute, in token order.
   virtual void embedding_backward(Stream&, Tensor tokens, Tensor dy, Tensor d_table) = 0;

@@ -38,11 +38,11 @@ struct LayerSaved {
   Tensor q;            ///< [T, N, D] compute, input_part
   Tensor lse;          ///< [N, T] fp32, input_part
   Tensor o;            ///< [T, N, D] compute, weight_part
+  Tensor gate_up;      ///< [T, 2F] compute, weight_part; the backward turns it into its own gradient
   // input_part; with selective recomputation weight_part
-  Tensor rstd1;    ///< [T] fp32
-  Tensor x2;       ///< [T, H] compute
-  Tensor rstd2;    ///< [T] fp32
-  Tensor gate_up;  ///< [T, 2F] compute
+  Tensor rstd1;  ///< [T] fp32
+  Tensor x2;     ///< [T, H] compute
+  Tensor rstd2;  ///< [T] fp32
   // weight_part; with selective recomputation empty
   Tensor n1;   ///< [T, H] compute
   Tensor n2;   ///< [T, H] compute
@@ -53,23 +53,26 @@ struct LayerSaved {
 /// kept for their weight gradients; each part is allocated by the step that fills it, and d_o and dq are
 /// freed by pre_attention_backward_input, their last reader.
 struct LayerBackward {
+  device::Buffer act_part;
   device::Buffer ffn_part;
   device::Buffer d_o_part;
   device::Buffer dq_part;
   device::Buffer qkv_part;
 
-  Tensor d_out;      ///< [T, H] compute, gradient of the layer's output; the caller's memory
-  Tensor d_gate_up;  ///< [T, 2F] compute, ffn_part
-  Tensor d_x2;       ///< [T, H] compute, ffn_part
-  Tensor d_o;        ///< [T, N, D] compute, d_o_part
-  Tensor dq;         ///< [T, N, D] fp32, dq_part
-  Tensor d_qkv;      ///< [T, (N + 2K)·D] compute, qkv_part
+  LayerTensors gradients;  ///< of the layer's parameters, fp32, the parameter store's; each is added to
+  Tensor d_out;            ///< [T, H] compute, gradient of the layer's output; the caller's memory
+  Tensor act;              ///< [T, F] compute: what was saved, or computed again into act_part
+  Tensor d_gate_up;        ///< [T, 2F] compute, in the place of the saved gate_up
+  Tensor d_x2;             ///< [T, H] compute, ffn_part
+  Tensor d_o;              ///< [T, N, D] compute, d_o_part
+  Tensor dq;               ///< [T, N, D] fp32, dq_part
+  Tensor d_qkv;            ///< [T, (N + 2K)·D] compute, qkv_part
 };
 
 class DecoderLayer {
  public:
   DecoderLayer(const config::ModelConfig& model, DType compute, ParallelContext& parallel,
-               LayerTensors weights, LayerTensors gradients, Recompute recompute = Recompute::kNone);
+               LayerTensors weights, Recompute recompute = Recompute::kNone);
 
   /// Bytes of saved activations (Scope::kSavedActivations) a token costs in one layer, before the arena's
   /// rounding: the declared fields above.
@@ -96,9 +99,10 @@ class DecoderLayer {
   void post_attention(const device::ExecutionContext& context, const SliceRef& slice, LayerSaved& saved,
                       Tensor out) const;
 
-  /// d_gate_up, d_x2, d_o = ... from state.d_out, and the feed-forward norm's gradient += ...
+  /// d_gate_up, d_x2, d_o = ... from state.d_out, and the feed-forward norm's gradient += ... state.d_out and
+  /// state.gradients are the caller's to set. saved.gate_up is overwritten.
   void post_attention_backward_input(const device::ExecutionContext& context, const SliceRef& slice,
-                                     const LayerSaved& saved, LayerBackward& state) const;
+                                     LayerSaved& saved, LayerBackward& state) const;
   /// dq = ...; dK, dV of slices 0..i += ...
   void attention_backward(const device::ExecutionContext& context, const SliceRef& slice,
                           const LayerSaved& saved, LayerBackward& state,
@@ -130,7 +134,6 @@ class DecoderLayer {
   DType compute_;
   ParallelContext& parallel_;
   LayerTensors weights_;
-  LayerTensors gradients_;
   Recompute recompute_;
 };
 

@@ -65,10 +65,10 @@ class ParameterTable {
 struct StoredParameter {
   std::size_t index = 0;  ///< in the table
   Tensor master;          ///< fp32; the value itself
-  Tensor compute;         ///< compute type; the same memory as master in fp32
-  Tensor gradient;        ///< fp32
-  Tensor moment1;         ///< fp32
-  Tensor moment2;         ///< fp32
+  Tensor compute;   ///< compute type; the same memory as master in fp32; empty where no product reads it
+  Tensor gradient;  ///< fp32; empty until the step asks for it
+  Tensor moment1;   ///< fp32
+  Tensor moment2;   ///< fp32
 };
 
 /// Weights or gradients of one decoder layer. H hidden, N heads, K KV heads, D head size, F FFN size.
@@ -82,9 +82,15 @@ struct LayerTensors {
 };
 
 /// Storage of the parameters of a device's stages.
+///
+/// Gradients exist from the first backward that adds to them to the end of the step: those of one part (the
+/// embedding, one layer, the final norm, the head) share a buffer that is allocated and zeroed when a
+/// function below first asks for one of them. So the first backward's activations make room for them layer by
+/// layer, and validation runs without them.
 class ParameterStore {
  public:
-  /// `entries`: table indices, ascending, without repetition. `training` false: no gradients or moments.
+  /// `entries`: table indices, ascending, without repetition. `training` false: no moments, and asking for a
+  /// gradient is an error.
   ParameterStore(device::Device& device, const ParameterTable& table, const config::ModelConfig& model,
                  DType compute, std::vector<std::size_t> entries, bool training);
 
@@ -92,40 +98,53 @@ class ParameterStore {
   void initialise(std::uint64_t seed);
   /// Writes compute copies from the masters (after a load). Nothing in fp32.
   void refresh_compute();
-  void zero_gradients();
+  /// Forgets all gradients and frees their memory.
+  void release_gradients();
 
   [[nodiscard]] const std::vector<StoredParameter>& parameters() const { return stored_; }
   /// nullptr where this device does not hold the entry.
   [[nodiscard]] const StoredParameter* find(std::size_t table_index) const;
   [[nodiscard]] LayerTensors layer_weights(int global_layer) const;
-  [[nodiscard]] LayerTensors layer_gradients(int global_layer) const;
-  [[nodiscard]] Tensor embedding_weight() const;     ///< [V, H] compute
-  [[nodiscard]] Tensor embedding_gradient() const;   ///< [V, H] fp32
-  [[nodiscard]] Tensor final_norm_weight() const;    ///< [H] compute
-  [[nodiscard]] Tensor final_norm_gradient() const;  ///< [H] fp32
-  [[nodiscard]] Tensor head_weight() const;          ///< [V, H] compute; tied: the embedding's
+  [[nodiscard]] LayerTensors layer_gradients(int global_layer);
+  /// [V, H] fp32 (rows are rounded as they are read, so bf16 needs no copy); tied: compute, the head's.
+  [[nodiscard]] Tensor embedding_weight() const;
+  [[nodiscard]] Tensor embedding_gradient();       ///< [V, H] fp32
+  [[nodiscard]] Tensor final_norm_weight() const;  ///< [H] compute
+  [[nodiscard]] Tensor final_norm_gradient();      ///< [H] fp32
+  [[nodiscard]] Tensor head_weight() const;        ///< [V, H] compute; tied: the embedding's
   /// [V, H] fp32. With tied embeddings a buffer of its own, even on one device, so that both uses add up
   /// apart and are summed once at the end of the step, whatever the pipeline size.
-  [[nodiscard]] Tensor head_gradient() const;
+  [[nodiscard]] Tensor head_gradient();
 
  private:
-  enum class Kind : std::uint8_t { kCompute, kGradient };
+  /// stored_[first, last), whose gradients share a buffer.
+  struct GradientPart {
+    std::size_t first = 0;
+    std::size_t last = 0;
+    device::Buffer buffer;  ///< empty until the step asks for it
+  };
   /// One flat tensor in a buffer of its own.
   [[nodiscard]] Tensor allocate(device::Scope scope, DType dtype, std::int64_t elements, const char* name);
-  /// By name; throws Error where this device does not hold it. Gradients are empty where not training.
-  [[nodiscard]] Tensor tensor(std::string_view name, Kind kind) const;
-  [[nodiscard]] LayerTensors layer_tensors(int global_layer, Kind kind) const;
+  /// One flat, zeroed tensor of fp32.
+  [[nodiscard]] Tensor allocate_gradient(device::Buffer& buffer, std::int64_t elements, const char* name);
+  /// Index into stored_ by name; throws Error where this device does not hold it.
+  [[nodiscard]] std::size_t position_of(std::string_view name) const;
+  [[nodiscard]] Tensor weight(std::string_view name) const;  ///< in the compute type
+  [[nodiscard]] Tensor gradient(std::string_view name);
+  void allocate_gradients(GradientPart& part);
 
   device::Device& device_;
   const ParameterTable& table_;
   config::ModelConfig model_;
   DType compute_;
   std::vector<StoredParameter> stored_;
+  std::vector<std::int64_t> offsets_;  ///< of stored_, in elements, in every flat tensor
   std::vector<device::Buffer> buffers_;
-  Tensor gradients_;  ///< all of them, flat, padding between groups included; so are the moments
-  Tensor moments1_;
+  Tensor moments1_;  ///< all of them, flat, padding between groups included
   Tensor moments2_;
-  Tensor tied_head_gradient_;
+  bool training_;
+  std::vector<GradientPart> gradient_parts_;
+  device::Buffer tied_head_gradient_;
 };
 
 }  // namespace slimpipe::model

@@ -86,6 +86,10 @@ void add_bench(CLI::App& app, Action& action) {
       add_benchmark(*command, action, options, "step",
                     "A training step on one device against its matrix products", bench::bench_step);
   for (CLI::App* benchmark : {gemm, attention, step}) add_dtype(*benchmark, options);
+  step->add_option("--vocabulary", options->vocabulary,
+                   "Tokens of the vocabulary; 257: bytes, 32000: Llama's")
+      ->check(integer_in(2, 1 << 20))
+      ->capture_default_str();
   step->add_option("--slices", options->slices, "Slices of the sequence, a divisor of its length")
       ->check(integer_in(1, 1 << 20))
       ->capture_default_str();

@@ -18,11 +18,12 @@ struct BenchOptions {
   std::int64_t layers = 2;
   std::vector<DType> dtypes = {DType::kF32, DType::kBF16};  ///< gemm, attention, step
   std::string format = "text";                              ///< step: text or json
+  std::int64_t vocabulary = 257;                            ///< step: of the model
   int slices = 1;                                           ///< step: of the sequence
   std::string recompute = "none";                           ///< step: as memory.recompute
 };
 
-/// A Llama of these sizes with a byte vocabulary; FFN 8/3 of hidden, rounded up to a multiple of 128.
+/// A Llama of these sizes; FFN 8/3 of hidden, rounded up to a multiple of 128.
 [[nodiscard]] config::ModelConfig bench_model(const BenchOptions& options);
 
 /// FLOP/s of the matrix products of one training step of `model` (forward, input and weight gradients of

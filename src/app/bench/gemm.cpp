@@ -42,7 +42,7 @@ config::ModelConfig bench_model(const BenchOptions& options) {
   model.heads = options.hidden / options.head_size;
   model.kv_heads = model.heads;
   model.ffn = (options.hidden * 8 / 3 + 127) / 128 * 128;
-  model.vocabulary = 257;
+  model.vocabulary = options.vocabulary;
   return model;
 }
 

@@ -54,15 +54,18 @@ void run_head(HeadRun& run, std::int64_t begin, std::int64_t end, bool backward 
   const std::int64_t tokens = end - begin;
   const OutputHead head(head_model(), DType::kF32,
                         {.norm = {norm.data(), DType::kF32, {kHidden}},
-                         .output = {output.data(), DType::kF32, {kVocabulary, kHidden}}},
-                        {.norm = {run.d_norm.data(), DType::kF32, {kHidden}},
-                         .output = {run.d_output.data(), DType::kF32, {kVocabulary, kHidden}}});
-  const Tensor d_x_tensor(d_x.data(), DType::kF32, {tokens, kHidden});
+                         .output = {output.data(), DType::kF32, {kVocabulary, kHidden}}});
+  std::optional<HeadBackward> gradients;
+  if (backward) {
+    gradients = {.d_x = {d_x.data(), DType::kF32, {tokens, kHidden}},
+                 .gradients = {.norm = {run.d_norm.data(), DType::kF32, {kHidden}},
+                               .output = {run.d_output.data(), DType::kF32, {kVocabulary, kHidden}}},
+                 .gradient_scale = 0.25F};
+  }
   const SliceRef slice{
       .first_position = begin, .tokens = tokens, .sequence = {.length = valid, .valid_tokens = valid}};
   head.loss(execution_context(device), slice, {x.data(), DType::kF32, {tokens, kHidden}},
-            {targets.data(), DType::kI32, {tokens}}, 0.25F, {&run.loss, DType::kF64, {1}},
-            backward ? d_x_tensor : Tensor());
+            {targets.data(), DType::kI32, {tokens}}, {&run.loss, DType::kF64, {1}}, gradients);
   run.d_x.insert(run.d_x.end(), d_x.begin(), d_x.end());
   run.workspace_peak = device.arena().stats().peak[static_cast<std::size_t>(Scope::kWorkspace)];
   CHECK(device.arena().stats().total_live == 0);
@@ -75,11 +78,11 @@ void check_close(const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST_CASE("a chunk of logits is bounded in memory and depends on the vocabulary alone", "[unit]") {
   const auto chunk = [](std::int64_t vocabulary) {
-    return OutputHead(head_model(vocabulary), DType::kBF16, {}, {}).chunk_tokens();
+    return OutputHead(head_model(vocabulary), DType::kBF16, {}).chunk_tokens();
   };
   CHECK(chunk(256) == 2048);
-  CHECK(chunk(32000) == 1024);
-  CHECK(chunk(128256) == 256);
+  CHECK(chunk(32000) == 512);
+  CHECK(chunk(128256) == 128);
   CHECK(chunk(1 << 20) == 64);
 }
 

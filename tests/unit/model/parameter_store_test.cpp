@@ -91,18 +91,16 @@ TEST_CASE("in fp32 master and compute weights are one memory; in bf16 two", "[un
   const std::int64_t size = table.total_size();
   ReferenceDevice device;
   {
-    const ParameterStore store(device, table, model, DType::kF32, table.stage_entries(0, 2, true, true),
-                               true);
+    ParameterStore store(device, table, model, DType::kF32, table.stage_entries(0, 2, true, true), true);
     for (const StoredParameter& p : store.parameters()) CHECK(p.master.data() == p.compute.data());
     CHECK(live(device, Scope::kMasterWeights) == 0);
     CHECK(live(device, Scope::kWeights) >= 4 * size);
     CHECK(live(device, Scope::kWeights) < 4 * size + 128 * std::ssize(table.entries()));
-    CHECK(live(device, Scope::kGradients) == live(device, Scope::kWeights));
+    CHECK(live(device, Scope::kGradients) == 0);
     CHECK(live(device, Scope::kOptimizer) == 2 * live(device, Scope::kWeights));
   }
   {
-    const ParameterStore store(device, table, model, DType::kBF16, table.stage_entries(0, 2, true, true),
-                               false);
+    ParameterStore store(device, table, model, DType::kBF16, table.stage_entries(0, 2, true, true), false);
     for (const StoredParameter& p : store.parameters()) {
       CHECK(p.master.data() != p.compute.data());
       CHECK(p.compute.dtype() == DType::kBF16);
@@ -111,7 +109,7 @@ TEST_CASE("in fp32 master and compute weights are one memory; in bf16 two", "[un
     CHECK(live(device, Scope::kMasterWeights) >= 4 * size);
     CHECK(live(device, Scope::kGradients) == 0);
     CHECK(live(device, Scope::kOptimizer) == 0);
-    CHECK(store.layer_gradients(0).qkv.data() == nullptr);
+    CHECK_THROWS_WITH(store.layer_gradients(0), Catch::Contains("only evaluates"));
   }
   CHECK(device.arena().stats().total_live == 0);
 }
@@ -183,18 +181,46 @@ TEST_CASE("a tied head shares the embedding's weight and adds its gradient up ap
   CHECK(whole.head_weight().data() == whole.embedding_weight().data());
   CHECK(whole.head_gradient().data() != whole.embedding_gradient().data());
   CHECK(whole.head_gradient().describe() == "fp32[23, 15]");
-  const ParameterStore last(device, table, model, DType::kF32, stage(table, model, 1), true);
+  CHECK(whole.head_gradient().data() == whole.head_gradient().data());
+  ParameterStore last(device, table, model, DType::kF32, stage(table, model, 1), true);
   CHECK(last.head_gradient().data() != nullptr);
-  const ParameterStore first(device, table, model, DType::kF32, stage(table, model, 0), true);
-  CHECK(first.head_gradient().data() == nullptr);
+  ParameterStore first(device, table, model, DType::kF32, stage(table, model, 0), true);
+  CHECK_THROWS_WITH(first.head_gradient(), Catch::Contains("model.norm.weight"));
+}
 
-  whole.head_gradient().as<float>()[0] = 1;
-  whole.embedding_gradient().as<float>()[5] = 1;
-  whole.final_norm_gradient().as<float>()[14] = 1;
-  whole.zero_gradients();
-  CHECK(whole.head_gradient().as<float>()[0] == 0);
-  CHECK(whole.embedding_gradient().as<float>()[5] == 0);
-  CHECK(whole.final_norm_gradient().as<float>()[14] == 0);
+TEST_CASE("gradients are there, zeroed, part by part, from the first use to their release", "[unit]") {
+  config::ModelConfig model = test::odd_model(4, 2);
+  model.tied_embeddings = GENERATE(false, true);
+  const ParameterTable table(model);
+  ReferenceDevice device;
+  ParameterStore store(device, table, model, DType::kF32, table.stage_entries(0, 2, true, true), true);
+  const std::int64_t before = device.arena().stats().total_live;
+  for (int step = 0; step < 2; ++step) {
+    // The values of one step must not be met in the next.
+    const auto used = [&](const Tensor& gradient) {
+      const float* values = gradient.as<float>();
+      CHECK(std::all_of(values, values + gradient.size(), [](float value) { return value == 0; }));
+      std::fill_n(gradient.as<float>(), gradient.size(), 1.0F);
+    };
+    used(store.head_gradient());
+    const std::int64_t head = live(device, Scope::kGradients);
+    CHECK(head >= 4 * model.vocabulary * model.hidden);
+    CHECK(head < 4 * model.vocabulary * model.hidden + 64);
+    used(store.final_norm_gradient());
+    const LayerTensors layer = store.layer_gradients(1);
+    for (const Tensor& t : {layer.attention_norm, layer.qkv, layer.attention_output, layer.ffn_norm,
+                            layer.gate_up, layer.down}) {
+      used(t);
+    }
+    CHECK(store.layer_gradients(1).qkv.as<float>()[0] == 1);  // asking again leaves them
+    CHECK(store.find(table.index_of("model.layers.0.mlp.down_proj.weight"))->gradient.data() == nullptr);
+    (void)store.layer_gradients(0);
+    used(store.embedding_gradient());
+    for (const StoredParameter& p : store.parameters()) CHECK(p.gradient.size() == p.master.size());
+    store.release_gradients();
+    for (const StoredParameter& p : store.parameters()) CHECK(p.gradient.data() == nullptr);
+    CHECK(device.arena().stats().total_live == before);
+  }
 }
 
 }  // namespace

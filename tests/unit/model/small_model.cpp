@@ -32,11 +32,10 @@ SmallModel::SmallModel(device::Device& on, const config::ModelConfig& model, DTy
       compute_(compute) {
   store.initialise(seed);
   for (int i = 0; i < model.layers; ++i) {
-    layers_.emplace_back(model, compute, parallel_, store.layer_weights(i), store.layer_gradients(i));
+    layers_.emplace_back(model, compute, parallel_, store.layer_weights(i));
   }
   head_ = std::make_unique<model::OutputHead>(
-      model, compute, model::HeadTensors{.norm = store.final_norm_weight(), .output = store.head_weight()},
-      model::HeadTensors{.norm = store.final_norm_gradient(), .output = store.head_gradient()});
+      model, compute, model::HeadTensors{.norm = store.final_norm_weight(), .output = store.head_weight()});
 }
 
 double SmallModel::evaluate(const Sample& sample, int slices) {
@@ -44,7 +43,7 @@ double SmallModel::evaluate(const Sample& sample, int slices) {
 }
 
 double SmallModel::train(const Sample& sample, int slices) {
-  store.zero_gradients();
+  store.release_gradients();
   return accumulate(sample, slices);
 }
 
@@ -141,7 +140,7 @@ void SmallModel::backward(std::vector<SliceState>& slices, std::size_t i, Tensor
   Tensor d_out = d_hidden;
   for (std::size_t l = layers_.size(); l-- > 0;) {
     model::LayerSaved& saved = state.saved[l];
-    model::LayerBackward gradients{.d_out = d_out};
+    model::LayerBackward gradients{.gradients = store.layer_gradients(static_cast<int>(l)), .d_out = d_out};
     layers_[l].post_attention_backward_input(context, state.ref, saved, gradients);
     std::vector<device::KvBlock> blocks;
     for (std::size_t j = 0; j <= i; ++j) blocks.push_back(slices[j].saved[l].kv);
@@ -180,8 +179,14 @@ double SmallModel::run(const Sample& sample, int slices, bool backward_too) {
     std::vector<device::Buffer> d_hidden_owner;
     Tensor d_hidden;
     if (backward_too) d_hidden = tensor(d_hidden_owner, Scope::kWorkspace, compute_, {tokens, config.hidden});
-    head_->loss(execution_context(device), states[i].ref, states[i].hidden, states[i].targets,
-                static_cast<float>(1 / valid), loss_sum, d_hidden);
+    std::optional<model::HeadBackward> head_backward;
+    if (backward_too) {
+      head_backward = {.d_x = d_hidden,
+                       .gradients = {store.final_norm_gradient(), store.head_gradient()},
+                       .gradient_scale = static_cast<float>(1 / valid)};
+    }
+    head_->loss(execution_context(device), states[i].ref, states[i].hidden, states[i].targets, loss_sum,
+                head_backward);
     if (backward_too) backward(states, i, d_hidden, kv_gradients);
   }
   double sum = 0;
