@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/io/files.h"
 
 #include "data/token_layout.h"
 
@@ -139,6 +140,25 @@ void TokenFile::read(std::int64_t begin, std::span<std::int32_t> out) const {
         "prepare'",
         path().string(), begin + static_cast<std::int64_t>(good), layout.vocabulary);
   }
+}
+
+std::uint64_t TokenFile::fingerprint() const {
+  // 1 MiB of ids at most; a block is read at the cost of a page.
+  constexpr std::int64_t kBlocks = 256;
+  constexpr std::int64_t kBlockTokens = 1024;
+  if (tokens() <= kBlocks * kBlockTokens) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(tokens()));
+    read(0, all);
+    return io::hash_bytes(std::as_bytes(std::span(all)));
+  }
+  std::vector<std::int32_t> ids(kBlocks * kBlockTokens);
+  const std::int64_t last = tokens() - kBlockTokens;
+  for (std::int64_t block = 0; block < kBlocks; ++block) {
+    // The first block starts the file and the last one ends it. Divided first: the product could overflow.
+    const std::int64_t begin = last / (kBlocks - 1) * block + last % (kBlocks - 1) * block / (kBlocks - 1);
+    read(begin, std::span(ids).subspan(static_cast<std::size_t>(block * kBlockTokens), kBlockTokens));
+  }
+  return io::hash_bytes(std::as_bytes(std::span(ids)));
 }
 
 void TokenFile::verify() const {

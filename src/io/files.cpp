@@ -42,6 +42,12 @@ void sync_directory(const std::filesystem::path& path) {
   }
 }
 
+std::uint64_t hash_bytes(std::span<const std::byte> bytes) {
+  StreamHash hash;
+  hash.add(bytes);
+  return hash.value();
+}
+
 std::uint64_t hash_file(const std::filesystem::path& path) {
   const ReadFile file(path);
   StreamHash hash;

@@ -73,6 +73,7 @@ class Run {
     } else {
       session_.initialise();
     }
+    state_.stream = data_.stream();
     if (main_process_) metrics_.emplace(folder.metrics());
   }
 
@@ -129,8 +130,9 @@ class Run {
           folder_.checkpoints().string());
     }
     const Manifest manifest = CheckpointReader(*newest).manifest();
-    state_ = manifest.state;
     check_same_model(manifest, *newest);
+    check_same_stream(manifest.state, *newest);
+    state_ = manifest.state;
     session_.load(*newest);
     if (main_process_) forget_steps_after(folder_.metrics(), state_.step);
     progress_.note(fmt::format("resumed from {}", newest->string()));
@@ -147,6 +149,28 @@ class Run {
         "model.tied_embeddings {})",
         checkpoint.string(), manifest.tensors.size(), expected, config_.model.layers,
         config_.model.tied_embeddings);
+  }
+
+  /// The cursor counts samples of one stream: in another it would repeat some and leave out others. Layout,
+  /// microbatches and learning rate are free, since the cursor does not depend on them.
+  void check_same_stream(const TrainingState& state, const fs::path& checkpoint) const {
+    if (!state.stream) {
+      // The values may well be right, and there is no other way on for an older checkpoint.
+      if (main_process_) {
+        log::warning(
+            "{} does not record the data it was trained on: make sure that data.train, data.sequence_length, "
+            "data.shuffle_window, data.validation_fraction and training.seed are those of the run it is from",
+            checkpoint.string());
+      }
+      return;
+    }
+    const std::vector<std::string> differences = stream_differences(*state.stream, data_.stream());
+    if (differences.empty()) return;
+    throw_input_error(
+        "--resume: {} was trained on other samples, or in another order, than this run asks for, so its "
+        "position (sample {}) means nothing here:\n  {}\nSet what differs back to the checkpoint's values, "
+        "or start a new run in another --run-dir",
+        checkpoint.string(), state.cursor, fmt::join(differences, "\n  "));
   }
 
   std::optional<double> validate() {
@@ -169,7 +193,7 @@ class Run {
         {.learning_rate = metrics.learning_rate, .update = state_.updates + 1}, traced ? &trace : nullptr);
     advance(metrics.result);
     metrics.step_ms = milliseconds_since(start);
-    metrics.tokens = state_.step * microbatches * config_.data.sequence_length;
+    metrics.tokens = state_.cursor * config_.data.sequence_length;
     rates_.fill(metrics, microbatches * config_.data.sequence_length);
     if (traced) io::write_trace(folder_.trace(processes_.rank), trace, processes_.rank);
     const std::int64_t every = config_.training.validation_every;

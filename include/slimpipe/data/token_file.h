@@ -38,6 +38,9 @@ class TokenFile {
   /// Copies tokens [begin, begin + out.size()) to `out`; throws InputError naming the place of a token
   /// that is >= vocabulary.
   void read(std::int64_t begin, std::span<std::int32_t> out) const;
+  /// A hash of token ids spread evenly over the file, of all where it is short: cheap for any size, and
+  /// different for another text. Throws as read() does.
+  [[nodiscard]] std::uint64_t fingerprint() const;
   /// Reads every token once and throws InputError at the first out of vocabulary.
   void verify() const;
 

@@ -31,6 +31,15 @@ TEST_CASE("a manifest's text gives the manifest back", "[unit]") {
   CHECK(to_json(parse_manifest(text, "m")) == text);
 }
 
+TEST_CASE("a manifest from before streams were recorded is read, without one", "[unit]") {
+  const ScratchFolder scratch;
+  Manifest manifest = write_parts(scratch.path(), 3);
+  manifest.state.stream.reset();
+  const std::string text = to_json(manifest);
+  CHECK(text.find("stream") == std::string::npos);
+  CHECK(parse_manifest(text, "m").state == manifest.state);
+}
+
 TEST_CASE("a manifest cut short anywhere is refused", "[unit]") {
   const ScratchFolder scratch;
   const std::string text = to_json(write_parts(scratch.path(), 3));
@@ -72,6 +81,14 @@ TEST_CASE("edited manifests are refused, each with what is wrong", "[unit]") {
   CHECK_THAT(problem("\"cursor\": 12", "\"cursor\": \"12\""), contains("state.cursor"));
   CHECK_THAT(problem("\"cursor\": 12,", ""), contains("cursor"));
   CHECK_THAT(problem("\"xxh3_64\": \"", "\"xxh3_64\": \"0"), contains("16 hexadecimal digits"));
+  CHECK_THAT(problem("\"seed\": 18446744073709551615", "\"seed\": -1"), contains("stream.seed is -1"));
+  CHECK_THAT(problem("\"file_tokens\": 5000", "\"file_tokens\": 3999"), contains("is not one that can be"));
+  CHECK_THAT(problem("\"end_token\": 4000", "\"end_token\": 101"), contains("is not one that can be"));
+  CHECK_THAT(problem("\"sequence_length\": 32", "\"sequence_length\": 0"),
+             contains("is not one that can be trained on"));
+  CHECK_THAT(problem("\"shuffle_window\": 16,", ""), contains("shuffle_window"));
+  CHECK_THAT(problem("00c0ffee12345678", "c0ffee12345678"),
+             contains("stream.file_fingerprint is \"c0ffee12345678\", expected 16 hexadecimal digits"));
   CHECK_THAT(problem("\"dtype\": \"F32\"", "\"dtype\": \"BF16\""), contains("layer.bias has dtype"));
   for (const char* name :
        {"../a.safetensors", "/etc/passwd", "x/a.safetensors", "..", ".", "", "a/", "a.safetensors\\u0000b"}) {
