@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/io/read_file.h"
 #include "slimpipe/io/staged_file.h"
 
 #include "io/hash.h"
-#include "io/read_file.h"
 
 namespace slimpipe::io {
 

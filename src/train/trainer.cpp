@@ -80,13 +80,13 @@ class Run {
   /// Trains to the end.
   void loop() {
     const auto start = Clock::now();
-    if (main_process_) io::write_text_atomically(folder_.config(), resolved_configuration_);
     announce();
     if (state_.step >= config_.training.steps) {
       progress_.note(fmt::format("nothing to do: {} steps are done, training.steps is {}", state_.step,
                                  config_.training.steps));
       return;
     }
+    if (main_process_) io::write_text_atomically(folder_.config(), resolved_configuration_);
     std::optional<double> first_validation;
     std::optional<double> last_validation = validate();
     first_validation = last_validation;

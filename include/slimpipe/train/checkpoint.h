@@ -67,6 +67,9 @@ struct Manifest {
 /// Throws InputError naming `path` and what is wrong.
 [[nodiscard]] Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
 
+/// Index of the first infinity or NaN.
+[[nodiscard]] std::optional<std::int64_t> first_not_finite(std::span<const float> values);
+
 /// The folder name of a step's checkpoint.
 [[nodiscard]] std::string checkpoint_name(std::int64_t step);
 /// Creates an empty "<name>.partial" (removing a left-over) and returns it.
@@ -87,7 +90,8 @@ class CheckpointReader {
  public:
   explicit CheckpointReader(std::filesystem::path checkpoint);
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
-  /// Elements [begin, begin + out.size()) of the tensor, which must have `shape`.
+  /// Elements [begin, begin + out.size()) of the tensor, which must have `shape`. An InputError where one is
+  /// not finite: no run could go on from it.
   void read(const std::string& stored_name, const std::vector<std::int64_t>& shape, std::int64_t begin,
             std::span<float> out);
 

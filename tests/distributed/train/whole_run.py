@@ -99,15 +99,18 @@ class Bench:
                        stdout=subprocess.DEVNULL)
         (folder / "run.yaml").write_text(MODEL)
 
-    def start(self, name, *arguments, processes=0, **settings):
-        """Starts a run in the folder `name`; `section__key=value` overrides a setting."""
+    def command(self, name, *arguments, processes=0, **settings):
+        """Of a run in the folder `name`; `section__key=value` overrides a setting."""
         settings.setdefault("data__train", self.folder / "tokens")
         command = [*self.mpirun, "-np", str(processes)] if processes else []
         command += [self.slimpipe, "train", self.folder / "run.yaml", "--run-dir", self.folder / name]
         command += arguments
         for key, value in settings.items():
             command += ["--set", f"{key.replace('__', '.')}={value}"]
-        job = Job(list(map(str, command)), self.folder / f"{name}.{len(self.jobs)}.out")
+        return list(map(str, command))
+
+    def start(self, name, *arguments, **options):
+        job = Job(self.command(name, *arguments, **options), self.folder / f"{name}.{len(self.jobs)}.out")
         self.jobs.append(job)
         return job
 

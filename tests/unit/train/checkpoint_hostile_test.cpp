@@ -1,6 +1,8 @@
 // Checkpoints that were damaged or made to do harm: always an InputError that names the place, never a crash,
 // never a wrong number.
 
+#include <limits>
+
 #include "slimpipe/core/check.h"
 
 #include "unit/train/checkpoint_fixtures.h"
@@ -133,6 +135,24 @@ TEST_CASE("another model's checkpoint is refused, naming the tensor", "[unit]") 
                reader.read(kWeight, {4, 3}, 0, values);
              }),
              contains("tensor layer.weight has the shape [3, 4], this run's model needs [4, 3]"));
+}
+
+TEST_CASE("a number that is not finite is refused, naming tensor and element", "[unit]") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    const ScratchFolder scratch;
+    Manifest manifest = write_parts(scratch.path(), 3);
+    const fs::path partial = scratch / "step-00000003.partial";
+    manifest.files[0] = write_part(
+        partial, "a.safetensors",
+        {io::TensorEntry{.name = kWeight, .dtype = DType::kF32, .shape = {2, 4}, .offset = 0, .bytes = 0}},
+        {0, 1, 2, 3, 4, value, 6, 7});
+    CheckpointReader reader(commit_checkpoint(scratch.path(), manifest, 0));
+    std::vector<float> part(4);
+    REQUIRE_NOTHROW(reader.read(kWeight, weight_shape(), 0, part));
+    CHECK_THAT(message_of<InputError>([&] { reader.read(kWeight, weight_shape(), 4, part); }),
+               contains(fmt::format("step-00000003: element 5 of tensor layer.weight is {}", value)));
+  }
 }
 
 TEST_CASE("a file with any one byte changed is refused, naming file and tensor", "[unit]") {
