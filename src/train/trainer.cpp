@@ -28,10 +28,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Exit statuses of the program.
-constexpr int kFailed = 1;
-constexpr int kBadInput = 2;
-
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
@@ -279,12 +275,12 @@ class Run {
 };
 
 /// Ends a failed run: the first process to fail names the cause, once, and ends the others.
-[[noreturn]] void fail(comm::MpiSession& processes, io::RunFolder& folder, int status,
+[[noreturn]] void fail(comm::MpiSession& processes, io::RunFolder& folder, ExitStatus status,
                        const std::string& text) {
   const bool first = folder.claim_failure(text);
   if (!processes.environment().mpi) {
     log::write_to_files(log::Level::kError, "the run has failed: " + text);
-    if (status == kBadInput) throw InputError(text);
+    if (status == kExitBadInput) throw InputError(text);
     throw Error(text);
   }
   if (first) log::error("the run has failed: {}", text);
@@ -344,12 +340,10 @@ void train(const TrainRequest& request, comm::MpiSession& processes) {
   try {
     log::add_file(folder.log(processes.environment().rank));
     Run(request, folder, *prepared.data, processes).loop();
-  } catch (const InputError& error) {
-    fail(processes, folder, kBadInput, error.what());
   } catch (const device::OutOfMemory& error) {
-    fail(processes, folder, kFailed, error.what() + memory_advice(request.configuration.config));
+    fail(processes, folder, kExitFailure, error.what() + memory_advice(request.configuration.config));
   } catch (const std::exception& error) {
-    fail(processes, folder, kFailed, error.what());
+    fail(processes, folder, exit_status_of(error), error.what());
   }
 }
 
