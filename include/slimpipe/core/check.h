@@ -1,6 +1,5 @@
 #pragma once
 // Errors and checks. Every error says what was expected, what was found, where, and what to do.
-//
 
 #include <cstdint>
 #include <exception>
