@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <fmt/ranges.h>
 #include <optional>
 
@@ -16,15 +15,6 @@ std::optional<Number> number_from(const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end) return std::nullopt;
   return value;
-}
-
-CLI::Validator number_check(bool zero_allowed, const char* expectation) {
-  return {[=](std::string& text) -> std::string {
-            const auto value = number_from<double>(text);
-            const bool fits = value && std::isfinite(*value) && (*value > 0 || (zero_allowed && *value == 0));
-            return fits ? std::string() : fmt::format("expected {}, found '{}'", expectation, text);
-          },
-          ""};
 }
 
 /// The command that was being parsed: the innermost one that was recognised.
@@ -70,19 +60,24 @@ CLI::Validator integer_in(int low, int high) {
           ""};
 }
 
-CLI::Validator positive_number() {
-  return number_check(false, "a number above 0");
+CLI::Validator number_in(double low, double high) {
+  return {[=](std::string& text) -> std::string {
+            const auto value = number_from<double>(text);
+            const bool fits = value && *value >= low && *value <= high;  // NaN is not
+            return fits ? std::string()
+                        : fmt::format("expected a number from {} to {}, found '{}'", low, high, text);
+          },
+          ""};
 }
 
-CLI::Validator non_negative_number() {
-  return number_check(true, "a number of at least 0");
-}
-
-CLI::Validator one_of(std::vector<std::string> words) {
-  return {[words = std::move(words)](std::string& text) -> std::string {
-            const bool found = std::find(words.begin(), words.end(), text) != words.end();
-            return found ? std::string()
-                         : fmt::format("expected one of {}, found '{}'", fmt::join(words, ", "), text);
+CLI::Validator one_of(std::vector<std::string> words, std::vector<std::string> unavailable) {
+  return {[words = std::move(words), unavailable = std::move(unavailable)](std::string& text) -> std::string {
+            if (std::ranges::count(words, text) > 0) return {};
+            const std::string list = fmt::format("{}", fmt::join(words, ", "));
+            if (std::ranges::count(unavailable, text) > 0) {
+              return fmt::format("{} is not available in this build (this build has: {})", text, list);
+            }
+            return fmt::format("expected one of {}, found '{}'", list, text);
           },
           ""};
 }

@@ -10,12 +10,11 @@ namespace slimpipe::app {
 // Checks name what they expect in the error alone, so that --help stays readable.
 /// An integer in [low, high].
 [[nodiscard]] CLI::Validator integer_in(int low, int high);
-/// A finite number that is positive, or also zero.
-[[nodiscard]] CLI::Validator positive_number();
-[[nodiscard]] CLI::Validator non_negative_number();
-
-/// One of these words.
-[[nodiscard]] CLI::Validator one_of(std::vector<std::string> words);
+/// A number in [low, high].
+[[nodiscard]] CLI::Validator number_in(double low, double high);
+/// One of these words; `unavailable` are those that are known and that this build has not.
+[[nodiscard]] CLI::Validator one_of(std::vector<std::string> words,
+                                    std::vector<std::string> unavailable = {});
 
 /// What was wrong with a command line that `app` failed to parse, and which --help to read.
 [[nodiscard]] std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& error);

@@ -18,7 +18,7 @@ void add_config(CLI::App& app, Action& action);
 void add_schedule(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 
-/// Prints the failure and returns the exit status: 2 for an InputError, 1 otherwise.
+/// Prints the failure and returns the exit status.
 int report_failure(const std::exception& error);
 
 /// The configuration file and --set options that several commands share.

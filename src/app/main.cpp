@@ -1,11 +1,11 @@
-// The program: reads the command line, runs one command, turns failures into an exit status
-// (0 success, 1 a run that failed, 2 input the user can mend).
+// The program: reads the command line, runs one command, turns failures into an exit status.
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
+#include <new>
 #include <unistd.h>
 
 #include "slimpipe/comm/mpi.h"
@@ -18,8 +18,10 @@ namespace slimpipe::app {
 
 int report_failure(const std::exception& error) {
   // Started by mpirun, every process meets the same bad input: the first one alone speaks.
-  if (comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", error.what());
-  return dynamic_cast<const InputError*>(&error) != nullptr ? 2 : 1;
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const char* cause = no_memory ? "there is not enough memory for this" : error.what();
+  if (comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", cause);
+  return exit_status_of(error);
 }
 
 namespace {
@@ -34,11 +36,11 @@ void open_standard_descriptors() {
   if (descriptor >= 0) ::close(descriptor);
 }
 
-/// The status, or 1 where not all that was printed could be written.
+/// The status, or a failure where not all that was printed could be written.
 int status_after_output(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   std::fprintf(stderr, "slimpipe: standard output could not be written: %s\n", std::strerror(errno));
-  return status == 0 ? 1 : status;
+  return status == kExitSuccess ? kExitFailure : status;
 }
 
 }  // namespace
@@ -69,7 +71,7 @@ int main(int argc, char** argv) {
     if (slimpipe::comm::launcher_rank() == 0) {
       std::fprintf(stderr, "%s\n", slimpipe::app::describe_usage_error(app, error).c_str());
     }
-    return 2;
+    return slimpipe::kExitBadInput;
   }
   try {
     return slimpipe::app::status_after_output(action());

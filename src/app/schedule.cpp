@@ -30,6 +30,9 @@ struct ScheduleOptions {
   int width = 0;
 };
 
+/// Times are bounded so that no sum of them, nor any share of one in another, leaves the range of a double.
+constexpr double kMaxTime = 1e100;
+
 int terminal_width() {
   constexpr int kDefault = 160;
   winsize size{};
@@ -60,13 +63,15 @@ void add_schedule(CLI::App& app, Action& action) {
   auto options = std::make_shared<ScheduleOptions>();
   CLI::App* command =
       app.add_subcommand("schedule", "Build, check, draw and simulate a schedule without a run");
-  std::vector<std::string> kinds;
-  for (const std::string_view name : schedule::kind_names()) kinds.emplace_back(name);
+  const auto strings = [](const std::vector<std::string_view>& names) {
+    return std::vector<std::string>(names.begin(), names.end());
+  };
+  const std::vector<std::string> kinds = strings(schedule::kind_names());
   command
       ->add_option("--kind", options->kind,
                    fmt::format("Order of the forwards and backwards: {}", fmt::join(kinds, ", ")))
       ->type_name("KIND")
-      ->check(one_of(kinds))
+      ->check(one_of(kinds, strings(schedule::unavailable_kind_names())))
       ->capture_default_str();
   const auto count = integer_in(1, 1 << 20);
   command->add_option("--pipeline", options->spec.pipeline, "p, devices")
@@ -94,11 +99,11 @@ void add_schedule(CLI::App& app, Action& action) {
       ->type_name("F,B")
       ->delimiter(',')
       ->expected(2)
-      ->check(positive_number())
+      ->check(number_in(1 / kMaxTime, kMaxTime))
       ->default_str("1,2");
   command
       ->add_option("--latency", options->latency, "Time of a message between devices, in the unit of --cost")
-      ->check(non_negative_number())
+      ->check(number_in(0, kMaxTime))
       ->capture_default_str();
   command->add_option("--format", options->format, "text (a drawing) or json (for other tools)")
       ->type_name("FORMAT")

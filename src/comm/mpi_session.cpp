@@ -112,7 +112,7 @@ MpiSession::~MpiSession() {
   if (!environment_.mpi) return;
   if (std::uncaught_exceptions() > exceptions_at_start_) {
     log::error("an exception ends this process; ending all processes of the run");
-    abort(EXIT_FAILURE);
+    abort(kExitFailure);
   }
   if (MPI_Finalize() != MPI_SUCCESS) log::error("MPI_Finalize failed");
 }

@@ -114,7 +114,15 @@ void Assembly::apply_value(const Entry& entry, int index) {
   const Field& field = field_table()[static_cast<std::size_t>(index)];
   State& state = states_[static_cast<std::size_t>(index)];
   state = {.origin = entry.origin, .where = entry.where, .good = false};
+  const auto report_unavailable = [&](const std::string& text) {
+    report(entry.rank, fmt::format("{}: {} is not available in this build (this build has: {})", entry.where,
+                                   text, field.available_text()));
+  };
   const std::optional<Value> value = value_of(entry, field.domain);
+  if (!value && std::ranges::count(field.unavailable, entry.text) > 0) {
+    report_unavailable(entry.text);
+    return;
+  }
   if (!value) {
     const bool bare_number = entry.form == Form::kQuoted && parse(field.domain, entry.text);
     report(entry.rank, fmt::format("{}: expected {}, {}{}", entry.where, expectation(field.domain),
@@ -124,8 +132,7 @@ void Assembly::apply_value(const Entry& entry, int index) {
   const std::string text = format(field.domain, *value);
   const std::vector<std::string>& available = field.available;
   if (!available.empty() && std::find(available.begin(), available.end(), text) == available.end()) {
-    report(entry.rank, fmt::format("{}: {} is not available in this build (this build has: {})", entry.where,
-                                   text, fmt::join(available, ", ")));
+    report_unavailable(text);
     return;
   }
   field.set(config_, *value);

@@ -44,6 +44,15 @@ Field Field::only(std::vector<std::string> values) && {
   return std::move(*this);
 }
 
+Field Field::without(std::vector<std::string> values) && {
+  unavailable = std::move(values);
+  return std::move(*this);
+}
+
+std::string Field::available_text() const {
+  return available.empty() ? allowed(domain) : fmt::format("{}", fmt::join(available, ", "));
+}
+
 const std::vector<Field>& field_table() {
   static const std::vector<Field> table = all_rows();
   return table;

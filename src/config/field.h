@@ -28,10 +28,15 @@ struct Field {
   Need need = Need::kOptional;
   /// Which values of the domain this build can run, as text; empty: all of them.
   std::vector<std::string> available;
+  /// Values outside the domain that are known and that this build has not.
+  std::vector<std::string> unavailable;
 
   [[nodiscard]] Field required() &&;
   [[nodiscard]] Field required_for_training() &&;
   [[nodiscard]] Field only(std::vector<std::string> values) &&;
+  [[nodiscard]] Field without(std::vector<std::string> values) &&;
+  /// What this build has, for an error or the reference.
+  [[nodiscard]] std::string available_text() const;
   [[nodiscard]] std::string text_of(const RunConfig& config) const { return format(domain, get(config)); }
 };
 

@@ -12,10 +12,8 @@ constexpr std::int64_t kMaxUnits = 1 << 20;  // microbatches or slices of a step
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
-std::vector<std::string> schedule_kinds() {
-  std::vector<std::string> names;
-  for (const std::string_view name : schedule::kind_names()) names.emplace_back(name);
-  return names;
+std::vector<std::string> strings(const std::vector<std::string_view>& names) {
+  return {names.begin(), names.end()};
 }
 
 }  // namespace
@@ -51,8 +49,9 @@ std::vector<Field> layout_rows() {
               "pieces of the model on each pipeline device")
           .only({"1"}),
 
-      enumeration(SLIMPIPE_FIELD(schedule.kind), schedule_kinds(),
-                  "order of the forwards and backwards of a step; gpipe and 1f1b take whole sequences"),
+      enumeration(SLIMPIPE_FIELD(schedule.kind), strings(schedule::kind_names()),
+                  "order of the forwards and backwards of a step; gpipe and 1f1b take whole sequences")
+          .without(strings(schedule::unavailable_kind_names())),
       integer(SLIMPIPE_FIELD(schedule.slices), {1, kMaxUnits},
               "equal parts a sequence is cut into; a divisor of data.sequence_length, 1 for gpipe and 1f1b"),
       integer(SLIMPIPE_FIELD(schedule.warmup_slope), {1, kMaxUnits},
@@ -70,7 +69,8 @@ std::vector<Field> layout_rows() {
           .only({"none", "selective"}),
       number(SLIMPIPE_FIELD(memory.offload), {.low = 0, .high = 1},
              "share of the saved activations that waits in host memory")
-          .only({"0"}),
+          .only({"0"})
+          .without({"auto"}),
       bytes(SLIMPIPE_FIELD(memory.limit), "bytes a device may allocate; 0: no limit"),
   };
 }

@@ -32,8 +32,9 @@ std::string default_of(const Field& field) {
 
 std::string values_of(const Field& field) {
   std::string all = allowed(field.domain);
-  if (field.available.empty()) return all;
-  return fmt::format("{} (this build: {})", all, fmt::join(field.available, ", "));
+  if (field.available.empty() && field.unavailable.empty()) return all;
+  for (const std::string& value : field.unavailable) all += ", " + value;
+  return fmt::format("{} (this build: {})", all, field.available_text());
 }
 
 std::string section_table(std::string_view section) {

@@ -22,7 +22,20 @@ std::uint64_t window_key(std::uint64_t seed, std::int64_t epoch, std::int64_t wi
   return random_u64(epoch_key, stream, static_cast<std::uint64_t>(window));
 }
 
+/// Each token but the range's first is a target once.
+std::int64_t samples_of(std::int64_t range_tokens, std::int64_t sequence_length) {
+  return (range_tokens - 2) / sequence_length + 1;
+}
+
 }  // namespace
+
+std::int64_t StreamIdentity::samples_per_epoch() const {
+  return samples_of(end_token - first_token, sequence_length);
+}
+
+std::int64_t StreamIdentity::shuffled_together() const {
+  return std::min(shuffle_window, samples_per_epoch());
+}
 
 BatchSource::BatchSource(std::shared_ptr<const TokenFile> file, const BatchSourceOptions& options)
     : file_(std::move(file)), options_(options) {
@@ -36,10 +49,18 @@ BatchSource::BatchSource(std::shared_ptr<const TokenFile> file, const BatchSourc
         "prepare more text",
         file_->path().string(), file_->tokens(), options_.first_token, options_.end_token);
   }
-  // Each token but the range's first is a target once.
-  const std::int64_t targets = options_.end_token - options_.first_token - 1;
-  samples_ = (targets - 1) / options_.sequence_length + 1;
-  options_.shuffle_window = std::min(options_.shuffle_window, samples_);
+  samples_ = samples_of(options_.end_token - options_.first_token, options_.sequence_length);
+  shuffled_together_ = std::min(options_.shuffle_window, samples_);
+}
+
+StreamIdentity BatchSource::identity() const {
+  return {.file_tokens = file_->tokens(),
+          .file_fingerprint = file_->fingerprint(),
+          .first_token = options_.first_token,
+          .end_token = options_.end_token,
+          .sequence_length = options_.sequence_length,
+          .shuffle_window = options_.shuffle_window,
+          .seed = options_.seed};
 }
 
 Sample BatchSource::sample(std::int64_t cursor) const {
@@ -68,9 +89,9 @@ std::int64_t BatchSource::file_sample(std::int64_t cursor) const {
   SLIMPIPE_CHECK(cursor >= 0, "cursor {}", cursor);
   const std::int64_t epoch = cursor / samples_;
   const std::int64_t position = cursor % samples_;
-  const std::int64_t window = position / options_.shuffle_window;
-  const std::int64_t first = window * options_.shuffle_window;
-  const std::int64_t size = std::min(options_.shuffle_window, samples_ - first);
+  const std::int64_t window = position / shuffled_together_;
+  const std::int64_t first = window * shuffled_together_;
+  const std::int64_t size = std::min(shuffled_together_, samples_ - first);
   if (size == 1) return position;
   return first + permute(window_key(options_.seed, epoch, window), size, position - first);
 }

@@ -19,8 +19,9 @@ std::string describe_lengths(const TokenFile& file) {
   std::int64_t shortest = file.tokens();
   std::int64_t longest = 0;
   for (std::int64_t i = 0; i < file.documents(); ++i) {
-    shortest = std::min(shortest, document_length(file, i));
-    longest = std::max(longest, document_length(file, i));
+    const std::int64_t length = document_length(file, i);
+    shortest = std::min(shortest, length);
+    longest = std::max(longest, length);
   }
   const double mean = static_cast<double>(file.tokens()) / static_cast<double>(file.documents());
   return fmt::format("shortest {}, mean {:.1f}, longest {} tokens", shortest, mean, longest);

@@ -98,10 +98,6 @@ struct TokenFileWriter::State {
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, std::int64_t vocabulary) {
   SLIMPIPE_CHECK(vocabulary >= 1 && vocabulary <= kMaxVocabulary, "vocabulary {}", vocabulary);
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw_input_error("cannot write token file {}: it is a folder; name a file in it", path.string());
-  }
   try {
     state_ = std::make_unique<State>(path, vocabulary);
   } catch (const Error& error) {

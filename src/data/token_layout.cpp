@@ -15,33 +15,35 @@ namespace {
 
 /// The file under examination: every problem is reported with its path and the same advice.
 struct Examined {
-  const std::filesystem::path& path;
-  std::span<const std::byte> bytes;
+  const io::ReadFile& file;
 
   template <typename... Args>
   void require(bool holds, fmt::format_string<Args...> problem, Args&&... args) const {
     if (holds) return;
-    throw_input_error("token file {}: {}; prepare it again with 'slimpipe data prepare'", path.string(),
-                      fmt::format(problem, std::forward<Args>(args)...));
+    throw_input_error("token file {}: {}; prepare it again with 'slimpipe data prepare'",
+                      file.path().string(), fmt::format(problem, std::forward<Args>(args)...));
   }
 
+  [[nodiscard]] std::uint64_t bytes() const { return static_cast<std::uint64_t>(file.bytes()); }
+
   template <typename T>
-  [[nodiscard]] T load(std::size_t offset) const {
-    T value;
-    std::memcpy(&value, bytes.data() + offset, sizeof(T));
-    return value;
+  void load(std::uint64_t offset, std::span<T> out) const {
+    const std::size_t got = file.read(static_cast<std::int64_t>(offset), std::as_writable_bytes(out));
+    require(got == out.size_bytes(), "it became shorter while it was opened");
   }
 };
 
 TokenHeader check_header(const Examined& file) {
-  file.require(!file.bytes.empty(), "the file is empty");
-  const std::size_t prefix = std::min(file.bytes.size(), kTokenMagic.size());
-  file.require(std::memcmp(file.bytes.data(), kTokenMagic.data(), prefix) == 0,
+  file.require(file.bytes() > 0, "the file is empty");
+  TokenHeader header;
+  const std::size_t present = std::min<std::size_t>(file.bytes(), sizeof(header));
+  file.load(0, std::as_writable_bytes(std::span(&header, 1)).first(present));
+  const std::size_t prefix = std::min(present, kTokenMagic.size());
+  file.require(std::memcmp(header.magic.data(), kTokenMagic.data(), prefix) == 0,
                "this is not a token file: it does not start with {}",
                std::string_view(kTokenMagic.data(), kTokenMagic.size()));
-  file.require(file.bytes.size() >= sizeof(TokenHeader), "truncated: {} bytes, the header alone has {}",
-               file.bytes.size(), sizeof(TokenHeader));
-  const auto header = file.load<TokenHeader>(0);
+  file.require(present == sizeof(header), "truncated: {} bytes, the header alone has {}", present,
+               sizeof(header));
   file.require(header.token_bytes == 2 || header.token_bytes == 4, "a token has {} bytes, expected 2 or 4",
                header.token_bytes);
   file.require(header.vocabulary >= 1 && header.vocabulary <= std::uint64_t{kMaxVocabulary},
@@ -75,19 +77,18 @@ std::vector<TokenSection> check_section_table(const Examined& file, const TokenH
   const std::size_t expected = sizeof(TokenHeader) + header.sections * sizeof(TokenSection);
   file.require(header.header_bytes == expected, "the header has {} bytes, expected {} for {} sections",
                header.header_bytes, expected, header.sections);
-  file.require(file.bytes.size() >= expected, "truncated: {} bytes, the section table ends at {}",
-               file.bytes.size(), expected);
+  file.require(file.bytes() >= expected, "truncated: {} bytes, the section table ends at {}", file.bytes(),
+               expected);
 
   std::vector<TokenSection> sections(header.sections);
-  std::memcpy(sections.data(), file.bytes.data() + sizeof(TokenHeader),
-              sections.size() * sizeof(TokenSection));
+  file.load(sizeof(TokenHeader), std::span(sections));
   for (const TokenSection& section : sections) {
     const std::string name = printable(name_of(section));
     file.require(section.offset % kSectionAlignment == 0, "section '{}' starts at {}, not a multiple of {}",
                  name, section.offset, kSectionAlignment);
-    file.require(section.offset <= file.bytes.size() && section.bytes <= file.bytes.size() - section.offset,
+    file.require(section.offset <= file.bytes() && section.bytes <= file.bytes() - section.offset,
                  "truncated: section '{}' has {} bytes at {}, the file has {}", name, section.bytes,
-                 section.offset, file.bytes.size());
+                 section.offset, file.bytes());
   }
   return sections;
 }
@@ -102,9 +103,9 @@ void check_no_overlap(const Examined& file, const TokenHeader& header, std::vect
   }
 }
 
-/// The bytes of the one section `name`, which must be `count` elements of `size` bytes.
-std::span<const std::byte> find_section(const Examined& file, const std::vector<TokenSection>& sections,
-                                        std::string_view name, std::uint64_t count, std::uint64_t size) {
+/// Where the one section `name` is, which must be `count` elements of `size` bytes.
+std::uint64_t find_section(const Examined& file, const std::vector<TokenSection>& sections,
+                           std::string_view name, std::uint64_t count, std::uint64_t size) {
   const auto named = [name](const TokenSection& s) { return name_of(s) == name; };
   const auto found = std::ranges::find_if(sections, named);
   file.require(found != sections.end(), "it has no section '{}'", name);
@@ -112,39 +113,47 @@ std::span<const std::byte> find_section(const Examined& file, const std::vector<
   // Divided, not multiplied: the count is not trusted and the product could wrap.
   file.require(found->bytes % size == 0 && found->bytes / size == count,
                "section '{}' has {} bytes, expected {} times {}", name, found->bytes, count, size);
-  return file.bytes.subspan(found->offset, found->bytes);
+  return found->offset;
 }
 
-std::span<const std::uint64_t> check_documents(const Examined& file, std::span<const std::byte> section,
-                                               std::uint64_t tokens) {
-  const std::span starts(reinterpret_cast<const std::uint64_t*>(section.data()),
-                         section.size() / sizeof(std::uint64_t));
-  file.require(starts[0] == 0, "the first document starts at token {}, expected 0", starts[0]);
-  for (std::size_t i = 1; i < starts.size(); ++i) {
-    file.require(starts[i] > starts[i - 1], "document {} starts at token {}, not after document {} at {}", i,
-                 starts[i], i - 1, starts[i - 1]);
+/// The documents' starts ascend from 0 to below the token count.
+void check_documents(const Examined& file, const TokenHeader& header, std::uint64_t offset) {
+  constexpr std::uint64_t kChunk = 8192;  // starts read at once
+  std::vector<std::uint64_t> starts(std::min(kChunk, header.documents));
+  std::uint64_t previous = 0;
+  for (std::uint64_t first = 0; first < header.documents; first += kChunk) {
+    const auto chunk = std::span(starts).first(std::min(kChunk, header.documents - first));
+    file.load(offset + first * sizeof(std::uint64_t), chunk);
+    for (std::uint64_t i = first; i < first + chunk.size(); ++i) {
+      const std::uint64_t start = chunk[i - first];
+      file.require(i > 0 || start == 0, "the first document starts at token {}, expected 0", start);
+      file.require(i == 0 || start > previous, "document {} starts at token {}, not after document {} at {}",
+                   i, start, i - 1, previous);
+      previous = start;
+    }
   }
-  file.require(starts.back() < tokens, "document {} starts at token {} of {}", starts.size() - 1,
-               starts.back(), tokens);
-  return starts;
+  file.require(previous < header.tokens, "document {} starts at token {} of {}", header.documents - 1,
+               previous, header.tokens);
 }
 
 }  // namespace
 
-TokenLayout check_token_layout(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  const Examined file{path, bytes};
+TokenLayout check_token_layout(const io::ReadFile& read_file) {
+  const Examined file{read_file};
   const TokenHeader header = check_header(file);
   const std::vector<TokenSection> sections = check_section_table(file, header);
   check_no_overlap(file, header, sections);
-
-  TokenLayout layout;
-  layout.vocabulary = static_cast<std::int64_t>(header.vocabulary);
-  layout.token_bytes = static_cast<int>(header.token_bytes);
-  layout.tokens = find_section(file, sections, kTokensSection, header.tokens, header.token_bytes);
-  const auto documents =
+  const std::uint64_t tokens =
+      find_section(file, sections, kTokensSection, header.tokens, header.token_bytes);
+  const std::uint64_t documents =
       find_section(file, sections, kDocumentsSection, header.documents, sizeof(std::uint64_t));
-  layout.document_starts = check_documents(file, documents, header.tokens);
-  return layout;
+  check_documents(file, header, documents);
+  return {.vocabulary = static_cast<std::int64_t>(header.vocabulary),
+          .token_bytes = header.token_bytes,
+          .tokens = static_cast<std::int64_t>(header.tokens),
+          .tokens_offset = static_cast<std::int64_t>(tokens),
+          .documents = static_cast<std::int64_t>(header.documents),
+          .documents_offset = static_cast<std::int64_t>(documents)};
 }
 
 }  // namespace slimpipe::data

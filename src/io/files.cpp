@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/io/read_file.h"
 #include "slimpipe/io/staged_file.h"
 
 #include "io/hash.h"
-#include "io/read_file.h"
 
 namespace slimpipe::io {
 
@@ -40,6 +40,12 @@ void sync_directory(const std::filesystem::path& path) {
   if (error != 0 && error != EINVAL) {
     throw_error("cannot sync the folder {}: {}", path.string(), std::strerror(error));
   }
+}
+
+std::uint64_t hash_bytes(std::span<const std::byte> bytes) {
+  StreamHash hash;
+  hash.add(bytes);
+  return hash.value();
 }
 
 std::uint64_t hash_file(const std::filesystem::path& path) {

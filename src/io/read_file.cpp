@@ -1,4 +1,4 @@
-#include "io/read_file.h"
+#include "slimpipe/io/read_file.h"
 
 #include <cerrno>
 #include <cstring>

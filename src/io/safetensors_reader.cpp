@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/io/read_file.h"
 #include "slimpipe/io/safetensors.h"
 
-#include "io/read_file.h"
 #include "io/safetensors_format.h"
 #include "io/safetensors_header.h"
 

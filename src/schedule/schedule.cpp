@@ -61,6 +61,10 @@ std::vector<std::string_view> kind_names() {
   return names;
 }
 
+std::vector<std::string_view> unavailable_kind_names() {
+  return {"interleaved-1f1b", "zb-v", "v-half"};
+}
+
 bool is_sliced(Kind kind) {
   return entry_of(kind).sliced;
 }

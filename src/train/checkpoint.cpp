@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fmt/ranges.h>
 #include <functional>
 #include <numeric>
@@ -79,6 +80,12 @@ std::string stored_name(const std::string& parameter, Role role) {
       return "moment2/" + parameter;
   }
   return parameter;
+}
+
+std::optional<std::int64_t> first_not_finite(std::span<const float> values) {
+  const auto found = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  if (found == values.end()) return std::nullopt;
+  return found - values.begin();
 }
 
 std::string checkpoint_name(std::int64_t step) {
@@ -215,6 +222,13 @@ void CheckpointReader::read(const std::string& stored_name, const std::vector<st
   if (filled != std::ssize(out)) {
     throw_input_error("{}: the pieces of tensor {} cover {} of the elements [{}, {})", checkpoint_.string(),
                       stored_name, filled, begin, end);
+  }
+  if (const auto place = first_not_finite(out)) {
+    throw_input_error(
+        "{}: element {} of tensor {} is {}: the run had diverged when it was saved. Delete the folder {} to "
+        "go on "
+        "from the checkpoint before it, with a lower training.lr",
+        checkpoint_.string(), begin + *place, stored_name, out[*place], checkpoint_.string());
   }
 }
 

@@ -31,6 +31,17 @@ void for_each_part(const Tensor& tensor, Body body) {
   }
 }
 
+/// A state that no run can go on from must not take the place of one that is good. Gradients are finite when
+/// they are applied, so this is what a far too large update leaves.
+void check_finite(std::span<const float> values, const std::string& tensor, std::int64_t begin) {
+  if (const auto place = first_not_finite(values)) {
+    throw_error(
+        "element {} of tensor {} is {} after the last update, so nothing is saved: lower training.lr, or set "
+        "training.clip, and go on from the checkpoint before it with --resume",
+        begin + *place, tensor, values[*place]);
+  }
+}
+
 }  // namespace
 
 std::vector<std::size_t> saved_entries(const model::ParameterTable& table,
@@ -82,9 +93,10 @@ FileRecord save_device(runtime::DeviceContext& context, const model::ParameterTa
   std::vector<float> staging;
   for (const std::size_t index : saved) {
     for (const Role role : kRoles) {
-      for_each_part(role_of(*context.store->find(index), role), [&](const Tensor& part, std::int64_t) {
+      for_each_part(role_of(*context.store->find(index), role), [&](const Tensor& part, std::int64_t begin) {
         staging.resize(part.size());
         context.device->download(part, staging.data());
+        check_finite(staging, stored_name(table.entries()[index].name, role), begin);
         writer.append(std::as_bytes(std::span(staging)));
       });
     }

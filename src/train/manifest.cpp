@@ -34,6 +34,8 @@ class ManifestParser {
                         kVersion, json_.at("format").dump(), json_.at("version").dump());
     }
     parse_state(json_.at("state"));
+    // Added within version 1: manifests from before it lack it.
+    if (const auto stream = json_.find("stream"); stream != json_.end()) parse_stream(*stream);
     for (const Json& file : json_.at("files")) parse_file(file);
     for (const auto& [name, tensor] : json_.at("tensors").items()) parse_tensor(name, tensor);
     return std::move(manifest_);
@@ -48,6 +50,17 @@ class ManifestParser {
                         kMaxElements);
     }
     return value.get<std::int64_t>();
+  }
+
+  [[nodiscard]] std::uint64_t hash(const Json& value, const std::string& what) const {
+    const std::string text = value;
+    std::uint64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number, 16);
+    if (error != std::errc() || stop != end || text.size() != 16) {
+      throw_input_error("{}: {} is \"{}\", expected 16 hexadecimal digits", path_.string(), what, text);
+    }
+    return number;
   }
 
   /// File names are plain names: nothing outside the checkpoint's folder is ever opened.
@@ -69,19 +82,36 @@ class ManifestParser {
         throw_input_error("{}: state.{} is {}, expected at most 2^50", path_.string(), key, field(key));
       }
     }
-    manifest_.state = {field("step"), field("cursor"), field("updates"), field("skipped"),
-                       field("skipped_in_row")};
+    manifest_.state = {field("step"),    field("cursor"),         field("updates"),
+                       field("skipped"), field("skipped_in_row"), {}};
+  }
+
+  void parse_stream(const Json& stream) {
+    const auto field = [&](const char* key) { return count(stream.at(key), fmt::format("stream.{}", key)); };
+    const Json& seed = stream.at("seed");
+    if (!seed.is_number_unsigned()) {
+      throw_input_error("{}: stream.seed is {}, expected an integer from 0 to 2^64 - 1", path_.string(),
+                        seed.dump());
+    }
+    const data::StreamIdentity identity = {
+        .file_tokens = field("file_tokens"),
+        .file_fingerprint = hash(stream.at("file_fingerprint"), "stream.file_fingerprint"),
+        .first_token = field("first_token"),
+        .end_token = field("end_token"),
+        .sequence_length = field("sequence_length"),
+        .shuffle_window = field("shuffle_window"),
+        .seed = seed.get<std::uint64_t>()};
+    if (identity.sequence_length < 1 || identity.shuffle_window < 1 ||
+        identity.end_token > identity.file_tokens || identity.end_token - identity.first_token < 2) {
+      throw_input_error("{}: stream {} is not one that can be trained on", path_.string(), stream.dump());
+    }
+    manifest_.state.stream = identity;
   }
 
   void parse_file(const Json& file) {
     FileRecord record{file_name(file.at("name")), 0, 0};
     record.bytes = count(file.at("bytes"), "bytes of " + record.name);
-    const std::string hash = file.at("xxh3_64");
-    const auto [end, error] = std::from_chars(hash.data(), hash.data() + hash.size(), record.hash, 16);
-    if (error != std::errc() || end != hash.data() + hash.size() || hash.size() != 16) {
-      throw_input_error("{}: hash \"{}\" of {} is not 16 hexadecimal digits", path_.string(), hash,
-                        record.name);
-    }
+    record.hash = hash(file.at("xxh3_64"), "hash of " + record.name);
     if (!files_.insert(record.name).second)
       throw_input_error("{}: {} is listed twice", path_.string(), record.name);
     manifest_.files.push_back(std::move(record));
@@ -136,6 +166,16 @@ class ManifestParser {
   std::set<std::string> files_;
 };
 
+Json stream_json(const data::StreamIdentity& stream) {
+  return {{"file_tokens", stream.file_tokens},
+          {"file_fingerprint", io::hash_text(stream.file_fingerprint)},
+          {"first_token", stream.first_token},
+          {"end_token", stream.end_token},
+          {"sequence_length", stream.sequence_length},
+          {"shuffle_window", stream.shuffle_window},
+          {"seed", stream.seed}};
+}
+
 }  // namespace
 
 std::string to_json(const Manifest& manifest) {
@@ -147,6 +187,7 @@ std::string to_json(const Manifest& manifest) {
                    {"updates", manifest.state.updates},
                    {"skipped", manifest.state.skipped},
                    {"skipped_in_row", manifest.state.skipped_in_row}};
+  if (manifest.state.stream) json["stream"] = stream_json(*manifest.state.stream);
   json["files"] = Json::array();
   for (const FileRecord& file : manifest.files) {
     json["files"].push_back(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/io/files.h"
 
 namespace slimpipe::train {
 namespace {
@@ -38,6 +39,7 @@ RunData::RunData(const config::RunConfig& config) {
     validation.first_token = train.end_token;
   }
   train_.emplace(train_file, train);
+  stream_ = train_->identity();
   if (!data.validation.empty() || data.validation_fraction > 0) {
     validation_.emplace(validation_file, validation);
     validation_samples_ = std::min(config.training.validation_samples, validation_->samples_per_epoch());
@@ -61,6 +63,35 @@ Batch RunData::training_batch(std::int64_t cursor, int count, bool with_tokens) 
 
 Batch RunData::validation_batch(bool with_tokens) const {
   return make_batch(*validation_, 0, validation_samples_, with_tokens);
+}
+
+std::vector<std::string> stream_differences(const data::StreamIdentity& checkpoint,
+                                            const data::StreamIdentity& now) {
+  std::vector<std::string> lines;
+  const auto compare = [&](const char* what, const std::string& then_text, const std::string& now_text) {
+    if (then_text != now_text)
+      lines.push_back(fmt::format("{}: {} in the checkpoint, {} now", what, then_text, now_text));
+  };
+  const auto file = [](const data::StreamIdentity& stream) {
+    return fmt::format("{} tokens with fingerprint {}", stream.file_tokens,
+                       io::hash_text(stream.file_fingerprint));
+  };
+  const auto range = [](const data::StreamIdentity& stream) {
+    return fmt::format("[{}, {})", stream.first_token, stream.end_token);
+  };
+  const auto number = [](auto value) { return fmt::format("{}", value); };
+  compare("data.train", file(checkpoint), file(now));
+  compare("data.sequence_length", number(checkpoint.sequence_length), number(now.sequence_length));
+  compare("tokens to train on (data.validation_fraction, data.validation)", range(checkpoint), range(now));
+  // A window beyond the epoch is the epoch.
+  if (checkpoint.shuffled_together() != now.shuffled_together()) {
+    compare("data.shuffle_window", number(checkpoint.shuffle_window), number(now.shuffle_window));
+  }
+  // The file's own order has no seed.
+  if (checkpoint.shuffled_together() > 1 || now.shuffled_together() > 1) {
+    compare("training.seed", number(checkpoint.seed), number(now.seed));
+  }
+  return lines;
 }
 
 }  // namespace slimpipe::train

@@ -28,10 +28,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Exit statuses of the program.
-constexpr int kFailed = 1;
-constexpr int kBadInput = 2;
-
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
@@ -73,19 +69,20 @@ class Run {
     } else {
       session_.initialise();
     }
+    state_.stream = data_.stream();
     if (main_process_) metrics_.emplace(folder.metrics());
   }
 
   /// Trains to the end.
   void loop() {
     const auto start = Clock::now();
-    if (main_process_) io::write_text_atomically(folder_.config(), resolved_configuration_);
     announce();
     if (state_.step >= config_.training.steps) {
       progress_.note(fmt::format("nothing to do: {} steps are done, training.steps is {}", state_.step,
                                  config_.training.steps));
       return;
     }
+    if (main_process_) io::write_text_atomically(folder_.config(), resolved_configuration_);
     std::optional<double> first_validation;
     std::optional<double> last_validation = validate();
     first_validation = last_validation;
@@ -129,8 +126,9 @@ class Run {
           folder_.checkpoints().string());
     }
     const Manifest manifest = CheckpointReader(*newest).manifest();
-    state_ = manifest.state;
     check_same_model(manifest, *newest);
+    check_same_stream(manifest.state, *newest);
+    state_ = manifest.state;
     session_.load(*newest);
     if (main_process_) forget_steps_after(folder_.metrics(), state_.step);
     progress_.note(fmt::format("resumed from {}", newest->string()));
@@ -147,6 +145,28 @@ class Run {
         "model.tied_embeddings {})",
         checkpoint.string(), manifest.tensors.size(), expected, config_.model.layers,
         config_.model.tied_embeddings);
+  }
+
+  /// The cursor counts samples of one stream: in another it would repeat some and leave out others. Layout,
+  /// microbatches and learning rate are free, since the cursor does not depend on them.
+  void check_same_stream(const TrainingState& state, const fs::path& checkpoint) const {
+    if (!state.stream) {
+      // The values may well be right, and there is no other way on for an older checkpoint.
+      if (main_process_) {
+        log::warning(
+            "{} does not record the data it was trained on: make sure that data.train, data.sequence_length, "
+            "data.shuffle_window, data.validation_fraction and training.seed are those of the run it is from",
+            checkpoint.string());
+      }
+      return;
+    }
+    const std::vector<std::string> differences = stream_differences(*state.stream, data_.stream());
+    if (differences.empty()) return;
+    throw_input_error(
+        "--resume: {} was trained on other samples, or in another order, than this run asks for, so its "
+        "position (sample {}) means nothing here:\n  {}\nSet what differs back to the checkpoint's values, "
+        "or start a new run in another --run-dir",
+        checkpoint.string(), state.cursor, fmt::join(differences, "\n  "));
   }
 
   std::optional<double> validate() {
@@ -169,7 +189,7 @@ class Run {
         {.learning_rate = metrics.learning_rate, .update = state_.updates + 1}, traced ? &trace : nullptr);
     advance(metrics.result);
     metrics.step_ms = milliseconds_since(start);
-    metrics.tokens = state_.step * microbatches * config_.data.sequence_length;
+    metrics.tokens = state_.cursor * config_.data.sequence_length;
     rates_.fill(metrics, microbatches * config_.data.sequence_length);
     if (traced) io::write_trace(folder_.trace(processes_.rank), trace, processes_.rank);
     const std::int64_t every = config_.training.validation_every;
@@ -255,12 +275,12 @@ class Run {
 };
 
 /// Ends a failed run: the first process to fail names the cause, once, and ends the others.
-[[noreturn]] void fail(comm::MpiSession& processes, io::RunFolder& folder, int status,
+[[noreturn]] void fail(comm::MpiSession& processes, io::RunFolder& folder, ExitStatus status,
                        const std::string& text) {
   const bool first = folder.claim_failure(text);
   if (!processes.environment().mpi) {
     log::write_to_files(log::Level::kError, "the run has failed: " + text);
-    if (status == kBadInput) throw InputError(text);
+    if (status == kExitBadInput) throw InputError(text);
     throw Error(text);
   }
   if (first) log::error("the run has failed: {}", text);
@@ -320,12 +340,10 @@ void train(const TrainRequest& request, comm::MpiSession& processes) {
   try {
     log::add_file(folder.log(processes.environment().rank));
     Run(request, folder, *prepared.data, processes).loop();
-  } catch (const InputError& error) {
-    fail(processes, folder, kBadInput, error.what());
   } catch (const device::OutOfMemory& error) {
-    fail(processes, folder, kFailed, error.what() + memory_advice(request.configuration.config));
+    fail(processes, folder, kExitFailure, error.what() + memory_advice(request.configuration.config));
   } catch (const std::exception& error) {
-    fail(processes, folder, kFailed, error.what());
+    fail(processes, folder, exit_status_of(error), error.what());
   }
 }
 

@@ -1,9 +1,8 @@
 #pragma once
 // Errors and checks. Every error says what was expected, what was found, where, and what to do.
-//
-// Exit statuses of the program: 0 success, 1 a run that failed, 2 input the user can mend
-// (configuration, command line, a data or checkpoint file).
 
+#include <cstdint>
+#include <exception>
 #include <fmt/core.h>
 #include <stdexcept>
 #include <string>
@@ -11,13 +10,20 @@
 
 namespace slimpipe {
 
-/// A failure of the run itself. The program ends with exit status 1.
+/// What the program ends with.
+enum ExitStatus : std::uint8_t {
+  kExitSuccess = 0,
+  kExitFailure = 1,   ///< a run that failed
+  kExitBadInput = 2,  ///< what the user can mend: configuration, command line, a data or checkpoint file
+};
+
+/// A failure of the run itself: kExitFailure.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Input that the user can mend: configuration, command line, a file's contents. Exit status 2.
+/// Input that the user can mend: configuration, command line, a file's contents. kExitBadInput.
 class InputError : public Error {
  public:
   using Error::Error;
@@ -29,6 +35,11 @@ class Stopped : public Error {
  public:
   using Error::Error;
 };
+
+/// What the program ends with where this ends it.
+[[nodiscard]] inline ExitStatus exit_status_of(const std::exception& failure) {
+  return dynamic_cast<const InputError*>(&failure) != nullptr ? kExitBadInput : kExitFailure;
+}
 
 namespace detail {
 [[noreturn]] void check_failed(const char* file, int line, const char* expression,

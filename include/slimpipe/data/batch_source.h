@@ -26,6 +26,23 @@ struct BatchSourceOptions {
   std::int64_t end_token = -1;   ///< -1: the file's end
 };
 
+/// All that decides which sample stands at which cursor: two sources with the same identity give the same
+/// samples for ever.
+struct StreamIdentity {
+  std::int64_t file_tokens = 0;
+  std::uint64_t file_fingerprint = 0;  ///< see TokenFile::fingerprint; its path does not matter
+  std::int64_t first_token = 0;        ///< the range of the file that is used
+  std::int64_t end_token = 0;
+  std::int64_t sequence_length = 0;
+  std::int64_t shuffle_window = 1;
+  std::uint64_t seed = 0;
+  bool operator==(const StreamIdentity&) const = default;
+
+  [[nodiscard]] std::int64_t samples_per_epoch() const;
+  /// Samples that are really shuffled together: at most an epoch.
+  [[nodiscard]] std::int64_t shuffled_together() const;
+};
+
 /// Sample i of the file is tokens [i·S, i·S + S] of the range (one token shared with the next sample, as
 /// its target); the last one may be padded with ignored targets. Epochs go on without end; within each
 /// window of an epoch the order is a permutation keyed by (seed, epoch, window). The cursor is one
@@ -37,6 +54,8 @@ class BatchSource {
   BatchSource(std::shared_ptr<const TokenFile> file, const BatchSourceOptions& options);
 
   [[nodiscard]] std::int64_t samples_per_epoch() const { return samples_; }
+  /// Reads a little of the file.
+  [[nodiscard]] StreamIdentity identity() const;
   /// The sample at `cursor` (>= 0).
   [[nodiscard]] Sample sample(std::int64_t cursor) const;
   /// Valid targets of the samples [cursor, cursor + count): known without reading tokens.
@@ -48,6 +67,7 @@ class BatchSource {
   std::shared_ptr<const TokenFile> file_;
   BatchSourceOptions options_;
   std::int64_t samples_ = 0;
+  std::int64_t shuffled_together_ = 1;
 };
 
 /// Splits a file's tokens in a training range [0, train_end) and a validation tail [train_end, tokens) of

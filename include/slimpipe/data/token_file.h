@@ -1,5 +1,5 @@
 #pragma once
-// The token file: a header with a section table, then sections. Memory-mapped, read-only, 64-bit counts.
+// The token file: a header with a section table, then sections. Read in parts, 64-bit counts.
 //
 // Layout, little-endian: magic "SLMTOKv1" (8 bytes), u32 header bytes (with the section table), u32 token
 // bytes (2 or 4), u64 token count, u64 document count, u64 vocabulary, u32 section count, u32 reserved 0;
@@ -16,9 +16,9 @@
 
 namespace slimpipe::data {
 
-/// A file opened for reading; const members may be called from several threads. The file must not shrink
-/// while it is open: the system answers a read of a mapped page that is gone with SIGBUS. Replacing it by
-/// rename, as TokenFileWriter does, is safe.
+/// A file opened for reading; const members may be called from several threads. A file that is cut while it
+/// is open is an InputError of the read that misses something; replacing it by rename, as TokenFileWriter
+/// does, changes nothing for those who have it open.
 class TokenFile {
  public:
   /// Opens and checks the whole header and section table (sizes, bounds, overlap, order of documents).
@@ -38,13 +38,16 @@ class TokenFile {
   /// Copies tokens [begin, begin + out.size()) to `out`; throws InputError naming the place of a token
   /// that is >= vocabulary.
   void read(std::int64_t begin, std::span<std::int32_t> out) const;
+  /// A hash of token ids spread evenly over the file, of all where it is short: cheap for any size, and
+  /// different for another text. Throws as read() does.
+  [[nodiscard]] std::uint64_t fingerprint() const;
   /// Reads every token once and throws InputError at the first out of vocabulary.
   void verify() const;
 
  private:
-  struct Mapping;
-  explicit TokenFile(std::unique_ptr<Mapping> mapping);
-  std::unique_ptr<Mapping> mapping_;
+  struct State;
+  explicit TokenFile(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
 };
 
 /// Writes a token file: tokens are appended, `end_document` marks a boundary, `finish` writes the header,

@@ -1,8 +1,10 @@
 #pragma once
 // Durable files: what is there under its final name is whole.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,6 +17,8 @@ namespace slimpipe::io {
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 /// fsync of a folder, so that a rename inside it is durable.
 void sync_directory(const std::filesystem::path& path);
+/// xxh3-64 of bytes.
+[[nodiscard]] std::uint64_t hash_bytes(std::span<const std::byte> bytes);
 /// xxh3-64 of a file's content.
 [[nodiscard]] std::uint64_t hash_file(const std::filesystem::path& path);
 /// 16 hex digits.

@@ -9,10 +9,13 @@
 
 namespace slimpipe::io {
 
-/// Every failure is an Error with the final path and the system's reason.
+/// Every failure is an Error with the final path and the reason. The temporary file is NAME.PROCESS.tmp
+/// beside the final one and locked while this lives, so that what a killed process left is told from what
+/// another writes. One at a time for a path in a process.
 class StagedFile {
  public:
-  /// Creates the temporary file beside `path`.
+  /// Creates the temporary file, and removes those of `path` that nobody writes any more. Fails where `path`
+  /// is there and no regular file: a folder, a device, a pipe or a link is never replaced.
   explicit StagedFile(const std::filesystem::path& path);
   ~StagedFile();  ///< removes the temporary file where commit() was not reached
   StagedFile(const StagedFile&) = delete;
@@ -29,9 +32,9 @@ class StagedFile {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
+  void open();
   void write_all(std::int64_t offset, std::span<const std::byte> data, std::string_view what);
   [[noreturn]] void fail(int error, std::string_view what) const;
-  void close();
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;

@@ -5,9 +5,10 @@
 //   <folder>/step-00000100/device-00000.safetensors, one file a device, in parallel
 //
 // Tensors are named as in the parameter table; the fp32 master is NAME itself, the moments are
-// "moment1/NAME" and "moment2/NAME". The manifest lists files (bytes, xxh3-64 hash) and, for every logical
-// tensor, the pieces it is stored in (file, first element, count): a later sharding adds pieces, not a new
-// format. Everything is written to "<name>.partial", synced and renamed.
+// "moment1/NAME" and "moment2/NAME". The manifest has the run's state, with what identifies the samples it
+// was trained on, and lists files (bytes, xxh3-64 hash) and, for every logical tensor, the pieces it is
+// stored in (file, first element, count): a later sharding adds pieces, not a new format. Everything is
+// written to "<name>.partial", synced and renamed.
 
 #include <cstdint>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "slimpipe/data/batch_source.h"
 #include "slimpipe/io/safetensors.h"
 #include "slimpipe/model/parameters.h"
 
@@ -29,6 +31,8 @@ struct TrainingState {
   std::int64_t updates = 0;  ///< optimizer updates applied (steps less the skipped ones)
   std::int64_t skipped = 0;  ///< non-finite steps so far
   std::int64_t skipped_in_row = 0;
+  /// The stream that the cursor is a place in; absent in checkpoints from before it was recorded.
+  std::optional<data::StreamIdentity> stream;
   bool operator==(const TrainingState&) const = default;
 };
 
@@ -63,6 +67,9 @@ struct Manifest {
 /// Throws InputError naming `path` and what is wrong.
 [[nodiscard]] Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
 
+/// Index of the first infinity or NaN.
+[[nodiscard]] std::optional<std::int64_t> first_not_finite(std::span<const float> values);
+
 /// The folder name of a step's checkpoint.
 [[nodiscard]] std::string checkpoint_name(std::int64_t step);
 /// Creates an empty "<name>.partial" (removing a left-over) and returns it.
@@ -83,7 +90,8 @@ class CheckpointReader {
  public:
   explicit CheckpointReader(std::filesystem::path checkpoint);
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
-  /// Elements [begin, begin + out.size()) of the tensor, which must have `shape`.
+  /// Elements [begin, begin + out.size()) of the tensor, which must have `shape`. An InputError where one is
+  /// not finite: no run could go on from it.
   void read(const std::string& stored_name, const std::vector<std::int64_t>& shape, std::int64_t begin,
             std::span<float> out);
 

@@ -18,7 +18,8 @@ namespace slimpipe::train {
 [[nodiscard]] Manifest layout_manifest(const schedule::Schedule& schedule, const model::ParameterTable& table,
                                        const std::vector<int>& devices, int layers);
 
-/// Writes the device's file into the partial folder, streaming tensor by tensor.
+/// Writes the device's file into the partial folder, streaming tensor by tensor. Throws Error where a value
+/// is not finite.
 FileRecord save_device(runtime::DeviceContext& context, const model::ParameterTable& table,
                        const std::filesystem::path& partial);
 /// Loads masters and moments of everything the device holds and refreshes the compute copies.

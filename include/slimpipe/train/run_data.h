@@ -2,6 +2,8 @@
 // The tokens of a run: training and validation sources from the configuration.
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "slimpipe/config/run_config.h"
 #include "slimpipe/data/batch_source.h"
@@ -21,6 +23,8 @@ class RunData {
   /// The same samples every time, the first ones of the validation data in file order.
   [[nodiscard]] Batch validation_batch(bool with_tokens) const;
   [[nodiscard]] std::int64_t samples_per_epoch() const { return train_->samples_per_epoch(); }
+  /// What the training samples and their order depend on.
+  [[nodiscard]] const data::StreamIdentity& stream() const { return stream_; }
 
  private:
   static Batch make_batch(const data::BatchSource& source, std::int64_t cursor, std::int64_t count,
@@ -28,6 +32,12 @@ class RunData {
   std::optional<data::BatchSource> train_;
   std::optional<data::BatchSource> validation_;
   std::int64_t validation_samples_ = 0;
+  data::StreamIdentity stream_;
 };
+
+/// Where samples or their order differ between two streams: a line for each setting that makes the
+/// difference, with the checkpoint's value and the one of now. Empty where both are the same stream.
+[[nodiscard]] std::vector<std::string> stream_differences(const data::StreamIdentity& checkpoint,
+                                                          const data::StreamIdentity& now);
 
 }  // namespace slimpipe::train

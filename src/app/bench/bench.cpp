@@ -66,7 +66,7 @@ void add_dtype(CLI::App& benchmark, const std::shared_ptr<bench::BenchOptions>& 
             options->dtypes = {name == "fp32" ? DType::kF32 : DType::kBF16};
           },
           "Only this compute type: fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}));
+      ->check(one_of({"fp32", "bf16"}));
 }
 
 }  // namespace
@@ -94,10 +94,10 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(integer_in(1, 1 << 20))
       ->capture_default_str();
   step->add_option("--recompute", options->recompute, "none or selective, as memory.recompute")
-      ->check(CLI::IsMember({"none", "selective"}))
+      ->check(one_of({"none", "selective"}))
       ->capture_default_str();
   step->add_option("--format", options->format, "text or json (one line a compute type)")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(one_of({"text", "json"}))
       ->capture_default_str();
   add_benchmark(*command, action, options, "pipeline", "Two devices: slimpipe against 1f1b and one device",
                 bench::bench_pipeline);

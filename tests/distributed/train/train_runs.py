@@ -1,11 +1,8 @@
 #!/usr/bin/env python3
-"""Whole training runs by the real program, in one process and under mpirun.
+"""Whole training runs, in one process and under mpirun: what they give and how they end.
 
-train_runs.py SCENARIO SLIMPIPE MPIRUN [ARGUMENT...]: runs one scenario (a function below) in a folder of its
-own; MPIRUN and its arguments start a job when followed by -np N. Only the scenario that stops a process waits
-for time to pass; the others wait for events and fail after a limit.
+Only the scenario that stops a process waits for time to pass.
 """
-import contextlib
 import json
 import os
 import random
@@ -13,138 +10,9 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
-LIMIT_S = 45  # of everything that is waited for: reached only where a test fails
-STEPS = 8
-DEVICES = 4
-MODEL = """\
-model: {layers: 4, hidden: 32, heads: 4, kv_heads: 2, head_size: 8, ffn: 48, vocabulary: 257}
-data: {sequence_length: 32, validation_fraction: 0.2}
-schedule: {kind: slimpipe, slices: 4}
-training: {steps: %d, microbatches: 3, lr: 1e-3, warmup_steps: 2, validation_every: 4, validation_samples: 3}
-parallel: {pipeline: %d}
-""" % (STEPS, DEVICES)
-
-
-def check(condition, text):
-    if not condition:
-        raise AssertionError(text)
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        check(time.monotonic() < end, f"waited in vain: {what}")
-        time.sleep(0.002)
-
-
-class Job:
-    """One started run. Its output is in a file, so that nothing blocks."""
-
-    def __init__(self, command, output):
-        self.output_path = output
-        with output.open("wb") as stream:
-            self.process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT,
-                                            stdin=subprocess.DEVNULL, start_new_session=True)
-
-    def output(self):
-        return self.output_path.read_text(errors="replace")
-
-    def wait(self):
-        try:
-            return self.process.wait(LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self.end()
-            raise AssertionError(f"the run does not end:\n{self.output()}") from None
-
-    def ranks(self):
-        """Process numbers by rank of an mpirun job, as far as they have started."""
-        found = {}
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            for pid in map(int, (task / "children").read_text().split()):
-                with contextlib.suppress(OSError):  # it may be gone by now
-                    environment = Path(f"/proc/{pid}/environ").read_bytes()
-                    rank = re.search(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)", environment)
-                    if rank:
-                        found[int(rank[1])] = pid
-        return found
-
-    def end(self):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-def alive(pid):
-    try:
-        # The state follows the name in parentheses; a zombie only waits to be collected.
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
-
-
-class Bench:
-    """A scratch folder with data and a configuration, and the means to run on them."""
-
-    def __init__(self, folder, slimpipe, mpirun):
-        self.folder, self.slimpipe, self.mpirun = folder, slimpipe, mpirun
-        self.jobs = []
-        text = folder / "text.txt"
-        words = random.Random(1)
-        text.write_text(" ".join("".join(words.choices("abcdefgh", k=words.randint(1, 8)))
-                                 for _ in range(3000)))
-        subprocess.run([slimpipe, "data", "prepare", "-o", folder / "tokens", text], check=True,
-                       stdout=subprocess.DEVNULL)
-        (folder / "run.yaml").write_text(MODEL)
-
-    def start(self, name, *arguments, processes=0, **settings):
-        """Starts a run in the folder `name`; `section__key=value` overrides a setting."""
-        settings.setdefault("data__train", self.folder / "tokens")
-        command = [*self.mpirun, "-np", str(processes)] if processes else []
-        command += [self.slimpipe, "train", self.folder / "run.yaml", "--run-dir", self.folder / name]
-        command += arguments
-        for key, value in settings.items():
-            command += ["--set", f"{key.replace('__', '.')}={value}"]
-        job = Job(list(map(str, command)), self.folder / f"{name}.{len(self.jobs)}.out")
-        self.jobs.append(job)
-        return job
-
-    def run(self, name, *arguments, status=0, **options):
-        """A run that ends with `status`; returns its output."""
-        job = self.start(name, *arguments, **options)
-        got = job.wait()
-        check(got == status, f"{name}: exit status {got}, expected {status}:\n{job.output()}")
-        return job.output()
-
-    def metrics(self, name):
-        """Lines of metrics.jsonl by step: one each, in order, in resumed runs too."""
-        lines = [json.loads(line) for line in (self.folder / name / "metrics.jsonl").read_text().splitlines()]
-        steps = [line["step"] for line in lines]
-        check(steps == list(range(1, len(steps) + 1)), f"{name}: steps {steps} are not in order")
-        return {line["step"]: line for line in lines}
-
-    def numbers(self, name):
-        """What must be the same in every layout, exactly."""
-        return {step: [line.get(key) for key in ("loss", "grad_norm", "validation_loss", "lr", "tokens")]
-                for step, line in self.metrics(name).items()}
-
-    def steps_done(self, name):
-        """Finished lines of metrics.jsonl, while the run goes on."""
-        path = self.folder / name / "metrics.jsonl"
-        return path.read_bytes().count(b"\n") if path.exists() else 0
-
-    def checkpoint(self, name, step=STEPS):
-        """Content of a checkpoint's files by name."""
-        folder = self.folder / name / "checkpoints" / f"step-{step:08}"
-        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-    def end(self):
-        for job in self.jobs:
-            if job.process.poll() is None:
-                job.end()
+from whole_run import STEPS, alive, check, main, wait_for
 
 
 def same_numbers_in_every_layout(bench):
@@ -287,31 +155,14 @@ def stopped_process_is_reported_and_waited_for(bench):
     check(bench.numbers("stopped") == bench.numbers("whole"), "numbers differ")
 
 
-SCENARIOS = {function.__name__: function for function in (
-    same_numbers_in_every_layout,
-    resumed_run_is_the_undisturbed_one,
-    killed_run_goes_on,
-    dead_rank_ends_the_job,
-    out_of_memory_is_named_once,
-    too_many_skipped_steps_end_the_run,
-    bad_input_is_told_once,
-    stopped_process_is_reported_and_waited_for,
-)}
-
-
-def main():
-    scenario, slimpipe, *mpirun = sys.argv[1:]
-    with tempfile.TemporaryDirectory(prefix="slimpipe-") as folder:
-        bench = Bench(Path(folder), slimpipe, mpirun)
-        try:
-            SCENARIOS[scenario](bench)
-        except AssertionError as problem:
-            print(f"{scenario}: {problem}", file=sys.stderr)
-            return 1
-        finally:
-            bench.end()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(
+        same_numbers_in_every_layout,
+        resumed_run_is_the_undisturbed_one,
+        killed_run_goes_on,
+        dead_rank_ends_the_job,
+        out_of_memory_is_named_once,
+        too_many_skipped_steps_end_the_run,
+        bad_input_is_told_once,
+        stopped_process_is_reported_and_waited_for,
+    ))

@@ -1,6 +1,10 @@
 // A run that goes on from a checkpoint is the run that never stopped, to the bit, on the same layout and on
 // others.
 
+#include <cmath>
+
+#include "slimpipe/io/files.h"
+
 #include "runtime/train/session_state.h"
 #include "support/file_fixtures.h"
 
@@ -124,6 +128,19 @@ TEST_CASE("a checkpoint of another model, or a damaged one, is refused as input"
     config.model.layers = 6;
     CHECK_THAT(problem_of(config), contains("there is no tensor model.layers."));
   }
+  SECTION("a number that is not finite") {
+    const fs::path file = run.checkpoint / "device-00001.safetensors";
+    std::string bytes = read_bytes(file);
+    bytes.replace(bytes.size() - 4, 4, std::string("\0\0\x80\x7f", 4));  // infinity, the last number of all
+    write_bytes(file, bytes);
+    const fs::path manifest_file = run.checkpoint / "manifest.json";
+    train::Manifest manifest = train::parse_manifest(read_bytes(manifest_file), manifest_file);
+    manifest.files[1].hash = io::hash_file(file);
+    write_bytes(manifest_file, train::to_json(manifest));
+    const std::string problem = problem_of(config);
+    CHECK_THAT(problem, contains(" is inf: the run had diverged when it was saved"));
+    CHECK_THAT(problem, contains("of tensor moment2/"));
+  }
   SECTION("a flipped bit") {
     const fs::path file = run.checkpoint / "device-00001.safetensors";
     std::string bytes = read_bytes(file);
@@ -147,6 +164,13 @@ TEST_CASE("a checkpoint that cannot be written fails with its cause and leaves t
     CHECK_THAT(message, contains("writing the checkpoint"));
     CHECK_THAT(message, contains("step-00000002.partial/device-0000"));
     CHECK_THAT(message, contains("File too large"));
+  }
+  SECTION("a parameter is not finite") {
+    change_master(session, "lm_head.weight", [](std::vector<float>& values) { values[3] = -INFINITY; });
+    const std::string message =
+        message_of<Error>([&] { session.save(scratch / "checkpoints", {.step = 2}, 1); });
+    CHECK_THAT(message, contains("writing the checkpoint"));
+    CHECK_THAT(message, contains("element 3 of tensor lm_head.weight is -inf after the last update"));
   }
   SECTION("a file stands where the folder should be") {
     write_bytes(scratch / "elsewhere", "");

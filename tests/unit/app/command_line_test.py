@@ -3,8 +3,10 @@
 
 Usage: command_line_test.py PROGRAM
 """
+import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PROGRAM = ""
@@ -60,6 +62,46 @@ class CommandLine(unittest.TestCase):
         self.assertTrue(error.startswith("slimpipe schedule: "), error)
         self.assertIn("--frobnicate", error)
         self.assertIn("See: slimpipe schedule --help", error)
+
+    def test_a_time_that_sums_cannot_hold_is_refused(self):
+        for times in ("1e308,1", "1,inf", "nan,1", "0,1", "1,-1", "1e-320,1", "1,0x10"):
+            error = self.refused("schedule", "--cost", times)
+            self.assertIn("--cost: expected a number from 1e-100 to 1e+100, found", error)
+        for latency in ("1e308", "-1", "nan", "inf"):
+            error = self.refused("schedule", "--latency", latency)
+            self.assertIn("--latency: expected a number from 0 to 1e+100, found", error)
+
+    def test_the_longest_and_shortest_times_are_drawn_in_numbers(self):
+        for times in ("1e100,1e100", "1e-100,1e-100", "1e-100,1e100", "1e100,1e-100"):
+            for latency in ("0", "1e100"):
+                result = subprocess.run([PROGRAM, "schedule", "--cost", times, "--latency", latency],
+                                        capture_output=True, text=True, timeout=20, check=False)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertRegex(result.stdout, r"bubble [0-9.]+ %, makespan [0-9.]+e[+-][0-9]+")
+
+    def test_a_value_of_another_build_is_named_with_those_of_this_one(self):
+        kinds = "is not available in this build (this build has: gpipe, 1f1b, terapipe, slimpipe)\n"
+        for kind in ("zb-v", "interleaved-1f1b", "v-half"):
+            self.assertTrue(self.refused("schedule", "--kind", kind).startswith(
+                f"slimpipe schedule: --kind: {kind} {kinds}"))
+            self.assertIn(f"--set schedule.kind={kind}: {kind} {kinds}",
+                          self.refused("config", "show", *SIZED, "--set", f"schedule.kind={kind}"))
+        self.assertIn("auto is not available in this build (this build has: 0)",
+                      self.refused("config", "show", *SIZED, "--set", "memory.offload=auto"))
+
+    def test_an_output_that_is_no_regular_file_is_not_replaced(self):
+        with tempfile.TemporaryDirectory(prefix="slimpipe-") as folder:
+            text = os.path.join(folder, "text")
+            with open(text, "w", encoding="utf-8") as stream:
+                stream.write("some text")
+            pipe, link = os.path.join(folder, "pipe"), os.path.join(folder, "link")
+            os.mkfifo(pipe)
+            os.symlink(os.path.join(folder, "elsewhere"), link)
+            for output, what in (("/dev/null", "a device, pipe or socket"), (pipe, "a device, pipe or socket"),
+                                 (link, "a symbolic link"), (folder, "a folder")):
+                self.assertIn(f"cannot write {output}: it is {what}, and only a regular file is replaced",
+                              self.refused("data", "prepare", "-o", output, text))
+            self.assertEqual(sorted(os.listdir(folder)), ["link", "pipe", "text"])
 
     def test_a_configuration_that_is_not_there_is_named(self):
         error = self.refused("train", "/nowhere/run.yaml")

@@ -225,4 +225,24 @@ TEST_CASE("the validation tail is whole samples and training keeps the rest", "[
              contains("has 1003 tokens") && contains("1004 tokens at least"));
 }
 
+TEST_CASE("sources of the same identity give the same samples, whatever holds the file", "[unit]") {
+  const ScratchFolder folder;
+  std::vector<std::int32_t> text(1000);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::int32_t>(i * i % 251);
+  test::write_token_file(folder / "a", 251, {text});
+  test::write_token_file(folder / "b", 1 << 20, {text});  // four bytes a token
+  const BatchSourceOptions options{.sequence_length = 16, .shuffle_window = 8, .seed = 3, .end_token = 900};
+  const BatchSource a(std::make_shared<TokenFile>(TokenFile::open(folder / "a")), options);
+  const BatchSource b(std::make_shared<TokenFile>(TokenFile::open(folder / "b")), options);
+  CHECK(a.identity() == b.identity());
+  CHECK(a.identity().samples_per_epoch() == a.samples_per_epoch());
+  for (std::int64_t cursor = 0; cursor < 2 * a.samples_per_epoch(); ++cursor) {
+    REQUIRE(a.sample(cursor).inputs == b.sample(cursor).inputs);
+  }
+  text[500] = 250;
+  test::write_token_file(folder / "c", 251, {text});
+  const BatchSource c(std::make_shared<TokenFile>(TokenFile::open(folder / "c")), options);
+  CHECK_FALSE(a.identity() == c.identity());
+}
+
 }  // namespace slimpipe::data

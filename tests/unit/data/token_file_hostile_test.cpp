@@ -157,13 +157,28 @@ TEST_CASE("sections may come in any order, and unknown ones are passed over", "[
              contains("more than one section 'tokens'"));
 }
 
+TEST_CASE("a file that is cut while it is open is an error of the read that misses something", "[unit]") {
+  const ScratchFolder folder;
+  test::write_counting_file(folder / "t", 100000);
+  const TokenFile file = TokenFile::open(folder / "t");
+  std::vector<std::int32_t> tokens(1000);
+  std::filesystem::resize_file(folder / "t", 200000);  // 49,968 tokens of four bytes
+  REQUIRE_NOTHROW(file.read(0, tokens));
+  const auto problem = contains("t: it has become shorter since it was opened");
+  CHECK_THAT(message_of<InputError>([&] { file.read(49900, tokens); }), problem);
+  CHECK_THAT(message_of<InputError>([&] { file.read(99000, tokens); }), problem);
+  CHECK_THAT(message_of<InputError>([&] { (void)file.document_start(0); }), problem);
+  std::filesystem::resize_file(folder / "t", 0);
+  CHECK_THAT(message_of<InputError>([&] { file.read(0, tokens); }), problem);
+}
+
 TEST_CASE("what is no token file at all is refused without waiting", "[unit]") {
   const ScratchFolder folder;
   const auto problem_with = [&](const std::filesystem::path& path) {
     return message_of<InputError>([&] { read_all(path); });
   };
   CHECK_THAT(problem_with(folder / "none"), contains("No such file") && contains("slimpipe data prepare"));
-  CHECK_THAT(problem_with(folder.path()), contains("Is a directory"));
+  CHECK_THAT(problem_with(folder.path()), contains("it is a folder"));
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK_THAT(problem_with(folder / "pipe"), contains("expected a regular file"));
   write_bytes(folder / "t", "");

@@ -124,6 +124,27 @@ TEST_CASE("a full disk is reported with the reason and leaves nothing", "[unit]"
   CHECK(folder.files() == 0);
 }
 
+TEST_CASE("a fingerprint tells texts apart, and short and long files from their ends", "[unit]") {
+  const ScratchFolder folder;
+  const std::int64_t tokens = GENERATE(as<std::int64_t>{}, 1, 1000, 262144, 300001);
+  std::vector<std::int32_t> text(static_cast<std::size_t>(tokens));
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::int32_t>(i * 31 % 251);
+  const auto fingerprint_of = [&](const std::vector<std::int32_t>& ids) {
+    test::write_token_file(folder / "t", 257, {ids});
+    return TokenFile::open(folder / "t").fingerprint();
+  };
+  const std::uint64_t fingerprint = fingerprint_of(text);
+  CHECK(fingerprint_of(text) == fingerprint);
+  for (const std::size_t changed : {std::size_t{0}, text.size() - 1}) {
+    std::vector<std::int32_t> other = text;
+    other[changed] = 256;
+    CHECK(fingerprint_of(other) != fingerprint);
+  }
+  std::vector<std::int32_t> shifted = text;
+  shifted.insert(shifted.begin() + tokens / 2, 9);
+  CHECK(fingerprint_of(shifted) != fingerprint);
+}
+
 TEST_CASE("a token file where none can be made is refused", "[unit]") {
   const ScratchFolder folder;
   CHECK_THAT(message_of<InputError>([&] { const TokenFileWriter writer(folder / "none/t", 10); }),

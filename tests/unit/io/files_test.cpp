@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "slimpipe/core/check.h"
-#include "slimpipe/io/staged_file.h"
 
 #include "support/catch.h"
 #include "support/file_fixtures.h"
@@ -37,23 +36,6 @@ TEST_CASE("a text that cannot be written whole leaves the old one and no tempora
   }();
   CHECK_THAT(problem, contains((folder / "a").string()) && contains("File too large"));
   CHECK(read_text(folder / "a") == "old");
-  CHECK(folder.files() == 1);
-}
-
-TEST_CASE("bytes of a staged file can be replaced until it is committed, and none beyond its end", "[unit]") {
-  const ScratchFolder folder;
-  const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };
-  StagedFile file(folder / "a");
-  file.write(bytes("....body"));
-  file.write_at(1, bytes("abc"));
-  file.write_at(8, {});
-  file.write(bytes(", end"));  // appending goes on behind the end, not behind what was replaced
-  CHECK_THROWS_AS(file.write_at(12, bytes("xy")), Error);
-  CHECK_THROWS_AS(file.write_at(-1, bytes("x")), Error);
-  CHECK(file.bytes() == 13);
-  CHECK_FALSE(std::filesystem::exists(folder / "a"));
-  file.commit();
-  CHECK(read_text(folder / "a") == ".abcbody, end");
   CHECK(folder.files() == 1);
 }
 

@@ -28,6 +28,17 @@ inline train::FileRecord write_part(const std::filesystem::path& folder, const s
   return {name, result.bytes, result.hash};
 }
 
+/// A stream that can be trained on, each value another.
+inline data::StreamIdentity some_stream() {
+  return {.file_tokens = 5000,
+          .file_fingerprint = 0x00c0ffee12345678,
+          .first_token = 100,
+          .end_token = 4000,
+          .sequence_length = 32,
+          .shuffle_window = 16,
+          .seed = 0xffffffffffffffff};
+}
+
 /// Writes the files into the partial folder of `step` and returns the manifest, ready to be committed.
 inline train::Manifest write_parts(const std::filesystem::path& folder, std::int64_t step) {
   const std::filesystem::path partial = train::begin_checkpoint(folder, step);
@@ -35,7 +46,12 @@ inline train::Manifest write_parts(const std::filesystem::path& folder, std::int
     return io::TensorEntry{.name = name, .dtype = DType::kF32, .shape = std::move(shape)};
   };
   train::Manifest manifest;
-  manifest.state = {.step = step, .cursor = 4 * step, .updates = step - 1, .skipped = 1, .skipped_in_row = 0};
+  manifest.state = {.step = step,
+                    .cursor = 4 * step,
+                    .updates = step - 1,
+                    .skipped = 1,
+                    .skipped_in_row = 0,
+                    .stream = some_stream()};
   manifest.files = {write_part(partial, "a.safetensors", {entry(kWeight, {2, 4})}, {0, 1, 2, 3, 4, 5, 6, 7}),
                     write_part(partial, "b.safetensors", {entry(kWeight, {1, 4}), entry(kBias, {2})},
                                {8, 9, 10, 11, 20, 21})};

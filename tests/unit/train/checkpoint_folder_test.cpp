@@ -24,7 +24,7 @@ TEST_CASE("what was written is read back, in any part", "[unit]") {
   CHECK(saved == scratch / "step-00000007");
   CHECK(read_all(saved) == all_values());
   CheckpointReader reader(saved);
-  CHECK(reader.manifest().state == TrainingState{7, 28, 6, 1, 0});
+  CHECK(reader.manifest().state == TrainingState{7, 28, 6, 1, 0, some_stream()});
   const std::vector<float> values = all_values();
   for (std::int64_t begin = 0; begin < 12; ++begin) {
     for (std::int64_t count = 0; begin + count <= 12; ++count) {

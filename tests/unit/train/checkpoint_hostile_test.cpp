@@ -1,6 +1,8 @@
 // Checkpoints that were damaged or made to do harm: always an InputError that names the place, never a crash,
 // never a wrong number.
 
+#include <limits>
+
 #include "slimpipe/core/check.h"
 
 #include "unit/train/checkpoint_fixtures.h"
@@ -29,6 +31,15 @@ TEST_CASE("a manifest's text gives the manifest back", "[unit]") {
   const ScratchFolder scratch;
   const std::string text = to_json(write_parts(scratch.path(), 3));
   CHECK(to_json(parse_manifest(text, "m")) == text);
+}
+
+TEST_CASE("a manifest from before streams were recorded is read, without one", "[unit]") {
+  const ScratchFolder scratch;
+  Manifest manifest = write_parts(scratch.path(), 3);
+  manifest.state.stream.reset();
+  const std::string text = to_json(manifest);
+  CHECK(text.find("stream") == std::string::npos);
+  CHECK(parse_manifest(text, "m").state == manifest.state);
 }
 
 TEST_CASE("a manifest cut short anywhere is refused", "[unit]") {
@@ -72,6 +83,14 @@ TEST_CASE("edited manifests are refused, each with what is wrong", "[unit]") {
   CHECK_THAT(problem("\"cursor\": 12", "\"cursor\": \"12\""), contains("state.cursor"));
   CHECK_THAT(problem("\"cursor\": 12,", ""), contains("cursor"));
   CHECK_THAT(problem("\"xxh3_64\": \"", "\"xxh3_64\": \"0"), contains("16 hexadecimal digits"));
+  CHECK_THAT(problem("\"seed\": 18446744073709551615", "\"seed\": -1"), contains("stream.seed is -1"));
+  CHECK_THAT(problem("\"file_tokens\": 5000", "\"file_tokens\": 3999"), contains("is not one that can be"));
+  CHECK_THAT(problem("\"end_token\": 4000", "\"end_token\": 101"), contains("is not one that can be"));
+  CHECK_THAT(problem("\"sequence_length\": 32", "\"sequence_length\": 0"),
+             contains("is not one that can be trained on"));
+  CHECK_THAT(problem("\"shuffle_window\": 16,", ""), contains("shuffle_window"));
+  CHECK_THAT(problem("00c0ffee12345678", "c0ffee12345678"),
+             contains("stream.file_fingerprint is \"c0ffee12345678\", expected 16 hexadecimal digits"));
   CHECK_THAT(problem("\"dtype\": \"F32\"", "\"dtype\": \"BF16\""), contains("layer.bias has dtype"));
   for (const char* name :
        {"../a.safetensors", "/etc/passwd", "x/a.safetensors", "..", ".", "", "a/", "a.safetensors\\u0000b"}) {
@@ -116,6 +135,24 @@ TEST_CASE("another model's checkpoint is refused, naming the tensor", "[unit]") 
                reader.read(kWeight, {4, 3}, 0, values);
              }),
              contains("tensor layer.weight has the shape [3, 4], this run's model needs [4, 3]"));
+}
+
+TEST_CASE("a number that is not finite is refused, naming tensor and element", "[unit]") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    const ScratchFolder scratch;
+    Manifest manifest = write_parts(scratch.path(), 3);
+    const fs::path partial = scratch / "step-00000003.partial";
+    manifest.files[0] = write_part(
+        partial, "a.safetensors",
+        {io::TensorEntry{.name = kWeight, .dtype = DType::kF32, .shape = {2, 4}, .offset = 0, .bytes = 0}},
+        {0, 1, 2, 3, 4, value, 6, 7});
+    CheckpointReader reader(commit_checkpoint(scratch.path(), manifest, 0));
+    std::vector<float> part(4);
+    REQUIRE_NOTHROW(reader.read(kWeight, weight_shape(), 0, part));
+    CHECK_THAT(message_of<InputError>([&] { reader.read(kWeight, weight_shape(), 4, part); }),
+               contains(fmt::format("step-00000003: element 5 of tensor layer.weight is {}", value)));
+  }
 }
 
 TEST_CASE("a file with any one byte changed is refused, naming file and tensor", "[unit]") {

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Whole runs that something around them fails: the terminal, the data, another run, a training gone wild."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+from whole_run import LIMIT_S, STEPS, check, main, wait_for
+
+
+def same_result(bench, name):
+    check(bench.numbers(name) == bench.numbers("whole"), f"{name}: numbers differ")
+    check(bench.checkpoint(name) == bench.checkpoint("whole"), f"{name}: parameters differ")
+
+
+def standard_descriptors_may_be_closed(bench):
+    bench.run("whole")
+    for name, closed in (("stdin", "<&-"), ("stdout", ">&-"), ("stderr", "2>&-"), ("all", "<&- >&- 2>&-")):
+        shell = ["sh", "-c", f'exec "$@" {closed}', "sh"]
+        run = subprocess.run([*shell, *bench.command(name)], timeout=LIMIT_S, check=False,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        check(run.returncode == 0, f"{name} closed: exit status {run.returncode}")
+        same_result(bench, name)
+    # What cannot be told is still in the exit status.
+    run = subprocess.run([*shell, *bench.command("bad", training__stepz=3)], timeout=LIMIT_S, check=False)
+    check(run.returncode == 2, f"bad input with all closed: exit status {run.returncode}")
+
+
+def output_that_cannot_be_written_stops_no_run(bench):
+    bench.run("whole")
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run(bench.command("stdout"), timeout=LIMIT_S, check=False, stdout=full,
+                             stderr=subprocess.PIPE, text=True)
+        check(run.returncode == 1, f"stdout full: exit status {run.returncode}")
+        check(run.stderr.count("standard output could not be written: No space left") == 1, run.stderr)
+        same_result(bench, "stdout")
+        run = subprocess.run(bench.command("stderr"), timeout=LIMIT_S, check=False, stderr=full,
+                             stdout=subprocess.DEVNULL)
+        check(run.returncode == 0, f"stderr full: exit status {run.returncode}")
+        same_result(bench, "stderr")
+    # A pipe whose reader has left.
+    reading_end, writing_end = os.pipe()
+    os.close(reading_end)
+    run = subprocess.run(bench.command("pipe"), timeout=LIMIT_S, check=False, stdout=writing_end,
+                         stderr=subprocess.PIPE, text=True)
+    os.close(writing_end)
+    check(run.returncode == 1, f"reader gone: exit status {run.returncode}")
+    check(run.stderr.count("standard output could not be written: Broken pipe") == 1, run.stderr)
+    same_result(bench, "pipe")
+
+
+def token_file_that_is_cut_ends_the_run(bench):
+    for processes in (0, 2):
+        name = f"cut{processes}"
+        tokens = bench.folder / f"tokens{processes}"
+        shutil.copy(bench.folder / "tokens", tokens)
+        job = bench.start(name, processes=processes, training__steps=1000000, checkpoint__every=2,
+                          data__train=tokens)
+        wait_for(lambda: bench.steps_done(name) >= 3 or job.process.poll() is not None, "three steps")
+        os.truncate(tokens, 4096)
+        status = job.wait()
+        check(status == 2, f"{name}: exit status {status}:\n{job.output()}")
+        told = f"token file {tokens}: it has become shorter since it was opened"
+        check(job.output().count(told) == 1, f"{name}: not told once:\n{job.output()}")
+        cause = json.loads((bench.folder / name / "failure.json").read_text())["cause"]
+        check(told in cause, f"failure.json: {cause}")
+        # With the file back the run goes on.
+        shutil.copy(bench.folder / "tokens", tokens)
+        bench.run(name, "--resume", data__train=tokens, training__steps=bench.steps_done(name) + 2)
+
+
+def checkpoints(bench, name):
+    return sorted(path.name for path in (bench.folder / name / "checkpoints").iterdir()
+                  if (path / "manifest.json").exists())
+
+
+def skipped_steps_are_not_saved(bench):
+    output = bench.run("diverges", status=1, training__lr=1e30, training__warmup_steps=0, checkpoint__every=1,
+                       checkpoint__keep=1, training__max_skipped_steps=3)
+    check(output.count("is skipped") == 3 and output.count("not saved: step ") == 3, output)
+    check(checkpoints(bench, "diverges") == ["step-00000001"], f"{checkpoints(bench, 'diverges')}:\n{output}")
+
+
+def update_that_is_not_finite_is_not_saved(bench):
+    steady = {"training__lr_schedule": "constant"}
+    bench.run("whole", **steady)
+    bench.run("wild", training__steps=4, **steady)
+    output = bench.run("wild", "--resume", status=1, training__lr=1e39, checkpoint__every=1, checkpoint__keep=1,
+                       **steady)
+    check(output.count("after the last update, so nothing is saved: lower training.lr") == 1, output)
+    check(checkpoints(bench, "wild") == ["step-00000004"], f"{checkpoints(bench, 'wild')}:\n{output}")
+    bench.run("wild", "--resume", **steady)
+    same_result(bench, "wild")
+
+
+def checkpoint_of_another_model_is_refused(bench):
+    bench.run("model")
+    before = bench.checkpoint("model")
+
+    def refused(part, **settings):
+        output = bench.run("model", "--resume", status=2, training__steps=STEPS + 1, **settings)
+        check(output.count(part) == 1, f"{settings}: \"{part}\" is not told once:\n{output}")
+        check(bench.checkpoint("model") == before, "the checkpoint is changed")
+
+    refused("has the shape [48, 32], this run's model needs [64, 32]", model__ffn=64)
+    refused("has the shape [257, 32], this run's model needs [300, 32]", model__vocabulary=300)
+    refused("it is a checkpoint of another model (model.layers is 8,", model__layers=8)
+    refused("it is a checkpoint of another model (model.layers is 4, model.tied_embeddings true)",
+            model__tied_embeddings="true")
+
+
+def folder_of_a_live_run_is_locked(bench):
+    job = bench.start("live", training__steps=1000000, checkpoint__every=1)
+    wait_for(lambda: bench.steps_done("live") >= 2 or job.process.poll() is not None, "two steps")
+    for arguments in ((), ("--resume",)):
+        for processes in (0, 2):
+            output = bench.run("live", *arguments, processes=processes, status=2)
+            check(output.count("is in use by another run") == 1, output)
+    seen = bench.steps_done("live")
+    wait_for(lambda: bench.steps_done("live") > seen or job.process.poll() is not None, "another step")
+    check(job.process.poll() is None, f"the run that was there is disturbed:\n{job.output()}")
+    job.end()
+    # The lock goes with the process.
+    bench.run("live", "--resume", training__steps=bench.steps_done("live") + 2)
+
+
+def finished_run_is_left_as_it_is(bench):
+    bench.run("done")
+
+    def content():
+        return {path: path.read_bytes() for path in sorted((bench.folder / "done").rglob("*"))
+                if path.is_file() and path.suffix != ".log"}
+
+    before = content()
+    for steps in (STEPS, STEPS - 3):
+        for processes in (0, 2):
+            output = bench.run("done", "--resume", processes=processes, training__steps=steps)
+            check(output.count(f"nothing to do: {STEPS} steps are done, training.steps is {steps}") == 1, output)
+            check(content() == before, "the run folder is changed")
+
+
+if __name__ == "__main__":
+    sys.exit(main(
+        standard_descriptors_may_be_closed,
+        output_that_cannot_be_written_stops_no_run,
+        token_file_that_is_cut_ends_the_run,
+        skipped_steps_are_not_saved,
+        update_that_is_not_finite_is_not_saved,
+        checkpoint_of_another_model_is_refused,
+        folder_of_a_live_run_is_locked,
+        finished_run_is_left_as_it_is,
+    ))

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Whole runs that go on from a checkpoint: what may change in between, and what is refused."""
+import json
+import shutil
+import subprocess
+import sys
+
+from whole_run import STEPS, check, main
+
+HALF = STEPS // 2
+STEADY = {"training__lr_schedule": "constant"}  # a learning rate that does not depend on training.steps
+
+
+def half_a_run(bench, name="half"):
+    bench.run(name, training__steps=HALF, **STEADY)
+
+
+def goes_on(bench, what, *, processes=0, **settings):
+    """Resumes a copy of the half run; returns its output."""
+    shutil.copytree(bench.folder / "half", bench.folder / what)
+    output = bench.run(what, "--resume", processes=processes, **{**STEADY, **settings})
+    check(f"resumed from {bench.folder / what}/checkpoints/step-{HALF:08}" in output, f"{what}:\n{output}")
+    return output
+
+
+def other_samples_are_refused(bench):
+    half_a_run(bench)
+    metrics = (bench.folder / "half" / "metrics.jsonl").read_bytes()
+    checkpoint = bench.checkpoint("half", HALF)
+    reversed_text = bench.folder / "reversed.txt"
+    reversed_text.write_text((bench.folder / "text.txt").read_text()[::-1])
+    subprocess.run([bench.slimpipe, "data", "prepare", "-o", bench.folder / "other", reversed_text], check=True,
+                   stdout=subprocess.DEVNULL)
+
+    def refused(*lines, processes=0, **settings):
+        output = bench.run("half", "--resume", status=2, processes=processes, **{**STEADY, **settings})
+        for part in (f"step-{HALF:08} was trained on other samples", f"sample {3 * HALF}", "another --run-dir",
+                     *lines):
+            check(output.count(part) == 1, f"{settings}: \"{part}\" is not told once:\n{output}")
+        found = [line for line in output.splitlines() if " in the checkpoint, " in line]
+        check(len(found) == len(lines), f"{settings}: expected {lines}:\n{output}")
+        check((bench.folder / "half" / "metrics.jsonl").read_bytes() == metrics, "the metrics are changed")
+        check(bench.checkpoint("half", HALF) == checkpoint, "the checkpoint is changed")
+
+    refused("  data.train: ", data__train=bench.folder / "other")
+    refused("  training.seed: 1 in the checkpoint, 9 now", training__seed=9)
+    refused("  training.seed: 1 in the checkpoint, 9 now", training__seed=9, processes=2)
+    refused("  data.shuffle_window: 4096 in the checkpoint, 4 now", data__shuffle_window=4)
+    refused("  data.sequence_length: 32 in the checkpoint, 16 now", "  tokens to train on (",
+            data__sequence_length=16)
+    split = "  tokens to train on (data.validation_fraction, data.validation): "
+    refused(split, data__validation_fraction=0.3)
+    refused(split, data__validation=bench.folder / "other")
+    refused("  training.seed: ", "  data.shuffle_window: ", training__seed=9, data__shuffle_window=4)
+    # With nothing left to do it is still another run.
+    refused("  training.seed: ", training__seed=9, training__steps=HALF)
+
+
+def what_samples_do_not_depend_on_may_change(bench):
+    half_a_run(bench)
+    bench.run("whole", **STEADY)
+    shutil.copy(bench.folder / "tokens", bench.folder / "moved")
+    for what, processes, settings in (
+            ("pipeline", 0, {"parallel__pipeline": 2}),
+            ("processes", 2, {}),
+            ("file", 0, {"data__train": bench.folder / "moved"}),
+            ("window", 0, {"data__shuffle_window": 1 << 20})):
+        goes_on(bench, what, processes=processes, **settings)
+        check(bench.numbers(what) == bench.numbers("whole"), f"numbers differ with another {what}")
+    for what, settings in (
+            ("slices", {"schedule__slices": 8}),
+            ("learning rate", {"training__lr": 1e-4}),
+            ("steps", {"training__steps": STEPS + 3}),
+            ("microbatches", {"training__microbatches": 5}),
+            ("validation", {"training__validation_samples": 2})):
+        goes_on(bench, what, **settings)
+        check(len(bench.metrics(what)) == settings.get("training__steps", STEPS), f"{what}: steps are missing")
+    tokens = bench.metrics("microbatches")[STEPS]["tokens"]
+    check(tokens == (3 * HALF + 5 * (STEPS - HALF)) * 32, f"{tokens} tokens with other microbatches")
+
+
+def checkpoint_without_a_stream_is_resumed_with_a_warning(bench):
+    half_a_run(bench)
+    path = bench.folder / "half" / "checkpoints" / f"step-{HALF:08}" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["stream"]
+    path.write_text(json.dumps(manifest))
+    output = bench.run("half", "--resume", **STEADY)
+    check(output.count("does not record the data it was trained on") == 1, output)
+    # The next checkpoint has it again.
+    check("training.seed: 1 in the checkpoint, 9 now" in bench.run("half", "--resume", status=2, training__seed=9,
+                                                                   **STEADY), "the stream is not recorded")
+
+
+if __name__ == "__main__":
+    sys.exit(main(
+        other_samples_are_refused,
+        what_samples_do_not_depend_on_may_change,
+        checkpoint_without_a_stream_is_resumed_with_a_warning,
+    ))
