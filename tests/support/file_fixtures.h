@@ -82,13 +82,4 @@ std::string message_of(Body&& body) {
   throw std::logic_error("nothing was thrown");
 }
 
-/// A matcher of text that holds `part`; Catch2 renamed it between its versions 2 and 3.
-inline auto contains(const std::string& part) {
-#if CATCH_VERSION_MAJOR >= 3
-  return Catch::Matchers::ContainsSubstring(part);
-#else
-  return Catch::Matchers::Contains(part);
-#endif
-}
-
 }  // namespace slimpipe::test

@@ -12,7 +12,7 @@
 namespace slimpipe::config {
 namespace {
 
-using Catch::Matchers::Contains;
+using test::contains;
 
 void check_same(const RunConfig& a, const RunConfig& b) {
   for (const Field& field : field_table()) {
@@ -115,13 +115,13 @@ TEST_CASE("a dump says where each value came from", "[unit]") {
   const Loaded loaded = load_text("model: {preset: tiny}\ndata:\n  sequence_length: 8\n", "run.yaml",
                                   {"training.lr=1e-3", "memory.limit=1GiB"});
   const std::string text = dump(loaded, true);
-  CHECK_THAT(text, Contains("  layers: 4                                   # preset tiny\n"));
-  CHECK_THAT(text, Contains("  sequence_length: 8                          # run.yaml:3\n"));
-  CHECK_THAT(text, Contains("  lr: 0.001                                   # --set\n"));
-  CHECK_THAT(text, Contains("  limit: 1GiB                                 # --set\n"));
-  CHECK_THAT(text, Contains("  clip: 1                                     # default\n"));
-  CHECK_THAT(text, Contains("  rope:\n    kind: plain "));
-  CHECK_THAT(text, Contains("  # steps: not set "));
+  CHECK_THAT(text, contains("  layers: 4                                   # preset tiny\n"));
+  CHECK_THAT(text, contains("  sequence_length: 8                          # run.yaml:3\n"));
+  CHECK_THAT(text, contains("  lr: 0.001                                   # --set\n"));
+  CHECK_THAT(text, contains("  limit: 1GiB                                 # --set\n"));
+  CHECK_THAT(text, contains("  clip: 1                                     # default\n"));
+  CHECK_THAT(text, contains("  rope:\n    kind: plain "));
+  CHECK_THAT(text, contains("  # steps: not set "));
   CHECK(dump(loaded, false).find("preset tiny") == std::string::npos);
 }
 
@@ -132,8 +132,8 @@ TEST_CASE("a file name with control characters cannot break out of a comment", "
 
 TEST_CASE("the reference names every key and preset, and configs/REFERENCE.md is the present one", "[unit]") {
   const std::string text = reference();
-  for (const Field& field : field_table()) CHECK_THAT(text, Contains("| `" + std::string(field.key) + "` |"));
-  for (const std::string& name : preset_names()) CHECK_THAT(text, Contains("| `" + name + "` |"));
+  for (const Field& field : field_table()) CHECK_THAT(text, contains("| `" + std::string(field.key) + "` |"));
+  for (const std::string& name : preset_names()) CHECK_THAT(text, contains("| `" + name + "` |"));
   std::ifstream stream(SLIMPIPE_SOURCE_DIR "/configs/REFERENCE.md", std::ios::binary);
   std::ostringstream file;
   file << stream.rdbuf();

@@ -13,7 +13,7 @@
 namespace slimpipe::config {
 namespace {
 
-using Catch::Matchers::Contains;
+using test::contains;
 using Overrides = std::vector<std::string>;
 
 const std::string tiny_run = "model:\n  preset: tiny\ndata:\n  sequence_length: 64\n";
@@ -84,8 +84,8 @@ TEST_CASE("a head size of its own frees hidden from being a multiple of heads", 
 TEST_CASE("what only training needs is no error of the configuration", "[unit]") {
   const std::vector<std::string> lacking = training_problems(load_text(tiny_run, "run.yaml", {}).config);
   REQUIRE(lacking.size() == 2);
-  CHECK_THAT(lacking[0], Contains("data.train") && Contains("slimpipe data prepare"));
-  CHECK_THAT(lacking[1], Contains("training.steps"));
+  CHECK_THAT(lacking[0], contains("data.train") && contains("slimpipe data prepare"));
+  CHECK_THAT(lacking[1], contains("training.steps"));
   const Overrides rest = {"data.train=a.tok", "training.steps=1"};
   CHECK(training_problems(load_text(tiny_run, "run.yaml", rest).config).empty());
 }
@@ -99,15 +99,15 @@ TEST_CASE("an empty file, a file of comments and empty sections are configuratio
 
 TEST_CASE("a bad value is reported once, without the combinations it would break", "[unit]") {
   const std::string text = error_of(tiny_run + "parallel: {pipeline: x}\nschedule: {slices: 0}\n");
-  CHECK_THAT(text, Contains("the configuration has 2 problems:\n"));
-  CHECK_THAT(text, Contains("run.yaml:5: parallel.pipeline: expected an integer"));
-  CHECK_THAT(text, Contains("run.yaml:6: schedule.slices: expected an integer"));
+  CHECK_THAT(text, contains("the configuration has 2 problems:\n"));
+  CHECK_THAT(text, contains("run.yaml:5: parallel.pipeline: expected an integer"));
+  CHECK_THAT(text, contains("run.yaml:6: schedule.slices: expected an integer"));
 }
 
 TEST_CASE("a bad preset is reported without the sizes it would have set", "[unit]") {
   const std::string text = error_of("model: {preset: tinny}\ndata: {sequence_length: 8}\n");
   CHECK(text.find('\n') == std::string::npos);
-  CHECK_THAT(text, Contains("run.yaml:1: model.preset: expected one of tiny, small,"));
+  CHECK_THAT(text, contains("run.yaml:1: model.preset: expected one of tiny, small,"));
 }
 
 TEST_CASE("what is not YAML, or more of YAML than a configuration uses, is refused with its line", "[unit]") {
@@ -153,7 +153,7 @@ TEST_CASE("what is not YAML, or more of YAML than a configuration uses, is refus
   };
   for (const auto& [yaml, expected] : cases) {
     CAPTURE(yaml.substr(0, 100));
-    CHECK_THAT(error_of(yaml, {"model.preset=tiny", "data.sequence_length=8"}), Contains(expected));
+    CHECK_THAT(error_of(yaml, {"model.preset=tiny", "data.sequence_length=8"}), contains(expected));
   }
 }
 
@@ -200,9 +200,9 @@ TEST_CASE("no cut or flipped byte of a good file does more than give an error", 
 }
 
 TEST_CASE("files that cannot be read are named", "[unit]") {
-  CHECK_THROWS_WITH(load("no/such.yaml", {}), Contains("no/such.yaml: cannot be read"));
-  CHECK_THROWS_WITH(load(SLIMPIPE_SOURCE_DIR, {}), Contains("expected a YAML file, found a folder"));
-  CHECK_THROWS_WITH(load("", {}), Contains("configuration: data.sequence_length: required"));
+  CHECK_THROWS_WITH(load("no/such.yaml", {}), contains("no/such.yaml: cannot be read"));
+  CHECK_THROWS_WITH(load(SLIMPIPE_SOURCE_DIR, {}), contains("expected a YAML file, found a folder"));
+  CHECK_THROWS_WITH(load("", {}), contains("configuration: data.sequence_length: required"));
 }
 
 TEST_CASE("every configuration in configs/ loads and can be trained with", "[unit]") {

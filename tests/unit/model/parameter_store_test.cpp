@@ -109,7 +109,7 @@ TEST_CASE("in fp32 master and compute weights are one memory; in bf16 two", "[un
     CHECK(live(device, Scope::kMasterWeights) >= 4 * size);
     CHECK(live(device, Scope::kGradients) == 0);
     CHECK(live(device, Scope::kOptimizer) == 0);
-    CHECK_THROWS_WITH(store.layer_gradients(0), Catch::Contains("only evaluates"));
+    CHECK_THROWS_WITH(store.layer_gradients(0), test::contains("only evaluates"));
   }
   CHECK(device.arena().stats().total_live == 0);
 }
@@ -165,8 +165,8 @@ TEST_CASE("a store names what it does not hold, and refuses a torn fused group",
   ReferenceDevice device;
   const ParameterStore first(device, table, model, DType::kF32, stage(table, model, 0), true);
   CHECK(first.find(table.index_of("model.norm.weight")) == nullptr);
-  CHECK_THROWS_WITH(first.layer_weights(1), Catch::Contains("model.layers.1.input_layernorm.weight"));
-  CHECK_THROWS_WITH(first.head_weight(), Catch::Contains("lm_head.weight"));
+  CHECK_THROWS_WITH(first.layer_weights(1), test::contains("model.layers.1.input_layernorm.weight"));
+  CHECK_THROWS_WITH(first.head_weight(), test::contains("lm_head.weight"));
   const std::vector<std::size_t> torn = {table.index_of("model.layers.0.self_attn.k_proj.weight")};
   CHECK_THROWS_AS(ParameterStore(device, table, model, DType::kF32, torn, true), Error);
   CHECK_THROWS_AS(ParameterStore(device, table, model, DType::kF32, {1, 0}, true), Error);
@@ -185,7 +185,7 @@ TEST_CASE("a tied head shares the embedding's weight and adds its gradient up ap
   ParameterStore last(device, table, model, DType::kF32, stage(table, model, 1), true);
   CHECK(last.head_gradient().data() != nullptr);
   ParameterStore first(device, table, model, DType::kF32, stage(table, model, 0), true);
-  CHECK_THROWS_WITH(first.head_gradient(), Catch::Contains("model.norm.weight"));
+  CHECK_THROWS_WITH(first.head_gradient(), test::contains("model.norm.weight"));
 }
 
 TEST_CASE("gradients are there, zeroed, part by part, from the first use to their release", "[unit]") {
