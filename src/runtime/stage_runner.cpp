@@ -36,6 +36,12 @@ StageRunner::StageRunner(device::Device& device, model::ParameterStore& store,
 StageRunner::~StageRunner() = default;
 
 void StageRunner::begin(const Program& program, const StepTokens& tokens) {
+  for (const Step& step : program.steps) {
+    SLIMPIPE_CHECK(step.action.kind != schedule::ActionKind::kBackwardInput &&
+                       step.action.kind != schedule::ActionKind::kBackwardWeight,
+                   "\"{}\": backwards for inputs and for weights apart are not available in this build",
+                   describe(step));
+  }
   program_ = &program;
   gradient_scale_ = static_cast<float>(tokens.gradient_scale);
   const int m = program.spec.microbatches;

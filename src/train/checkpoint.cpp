@@ -189,22 +189,27 @@ io::SafetensorsReader& CheckpointReader::open(const std::string& file, const std
   return files_.emplace(file, io::SafetensorsReader(path)).first->second;
 }
 
-void CheckpointReader::read(const std::string& stored_name, const std::vector<std::int64_t>& shape,
-                            std::int64_t begin, std::span<float> out) {
+const TensorRecord& CheckpointReader::record(const std::string& stored_name,
+                                             const std::vector<std::int64_t>& shape) const {
   const auto it = manifest_.tensors.find(stored_name);
   if (it == manifest_.tensors.end()) {
     throw_input_error("{}: there is no tensor {}; is it a checkpoint of another model?", checkpoint_.string(),
                       stored_name);
   }
-  const TensorRecord& record = it->second;
-  if (record.shape != shape) {
+  if (it->second.shape != shape) {
     throw_input_error("{}: tensor {} has the shape [{}], this run's model needs [{}]", checkpoint_.string(),
-                      stored_name, fmt::join(record.shape, ", "), fmt::join(shape, ", "));
+                      stored_name, fmt::join(it->second.shape, ", "), fmt::join(shape, ", "));
   }
+  return it->second;
+}
+
+void CheckpointReader::read(const std::string& stored_name, const std::vector<std::int64_t>& shape,
+                            std::int64_t begin, std::span<float> out) {
+  const TensorRecord& found = record(stored_name, shape);
   const std::int64_t end = begin + std::ssize(out);
   SLIMPIPE_CHECK(begin >= 0 && end <= elements(shape), "elements [{}, {}) of {}", begin, end, stored_name);
   std::int64_t filled = 0;
-  for (const Piece& piece : record.pieces) {
+  for (const Piece& piece : found.pieces) {
     const std::int64_t from = std::max(begin, piece.begin);
     const std::int64_t to = std::min(end, piece.begin + piece.count);
     if (from >= to) continue;

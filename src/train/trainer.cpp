@@ -16,6 +16,7 @@
 #include "slimpipe/io/trace.h"
 #include "slimpipe/train/learning_rate.h"
 #include "slimpipe/train/metrics.h"
+#include "slimpipe/train/resume.h"
 #include "slimpipe/train/run_data.h"
 #include "slimpipe/train/session.h"
 #include "slimpipe/train/together.h"
@@ -54,7 +55,8 @@ std::string memory_advice(const config::RunConfig& config) {
 /// One run on this process.
 class Run {
  public:
-  Run(const TrainRequest& request, io::RunFolder& folder, const RunData& data, comm::MpiSession& processes)
+  Run(const TrainRequest& request, io::RunFolder& folder, const RunData& data,
+      const std::optional<ResumePoint>& resume_point, comm::MpiSession& processes)
       : config_(request.configuration.config),
         resolved_configuration_(config::dump(request.configuration, true)),
         folder_(folder),
@@ -64,8 +66,8 @@ class Run {
         session_(config_, processes_),
         rates_(config_, measured_run_peak(config_, session_, processes_)),
         progress_(main_process_, processes_.mpi, config_.log.every) {
-    if (request.resume) {
-      resume();
+    if (resume_point) {
+      resume(*resume_point);
     } else {
       session_.initialise();
     }
@@ -118,55 +120,11 @@ class Run {
     progress_.note(fmt::format("run folder {}", folder_.path().string()));
   }
 
-  void resume() {
-    const auto newest = newest_checkpoint(folder_.checkpoints());
-    if (!newest) {
-      throw_input_error(
-          "--resume: there is no complete checkpoint in {}; start without --resume, in another --run-dir",
-          folder_.checkpoints().string());
-    }
-    const Manifest manifest = CheckpointReader(*newest).manifest();
-    check_same_model(manifest, *newest);
-    check_same_stream(manifest.state, *newest);
-    state_ = manifest.state;
-    session_.load(*newest);
+  void resume(const ResumePoint& point) {
+    state_ = point.state;
+    session_.load(point.checkpoint);
     if (main_process_) forget_steps_after(folder_.metrics(), state_.step);
-    progress_.note(fmt::format("resumed from {}", newest->string()));
-  }
-
-  /// Shapes are compared tensor by tensor when they are read; this is for tensors nobody would ask for.
-  void check_same_model(const Manifest& manifest, const fs::path& checkpoint) const {
-    constexpr std::size_t kRoles = 3;
-    const std::size_t expected = kRoles * session_.table().entries().size();
-    if (manifest.tensors.size() == expected) return;
-    throw_input_error(
-        "{} holds {} tensors, this run's model has {}: it is a checkpoint of another model (model.layers is "
-        "{}, "
-        "model.tied_embeddings {})",
-        checkpoint.string(), manifest.tensors.size(), expected, config_.model.layers,
-        config_.model.tied_embeddings);
-  }
-
-  /// The cursor counts samples of one stream: in another it would repeat some and leave out others. Layout,
-  /// microbatches and learning rate are free, since the cursor does not depend on them.
-  void check_same_stream(const TrainingState& state, const fs::path& checkpoint) const {
-    if (!state.stream) {
-      // The values may well be right, and there is no other way on for an older checkpoint.
-      if (main_process_) {
-        log::warning(
-            "{} does not record the data it was trained on: make sure that data.train, data.sequence_length, "
-            "data.shuffle_window, data.validation_fraction and training.seed are those of the run it is from",
-            checkpoint.string());
-      }
-      return;
-    }
-    const std::vector<std::string> differences = stream_differences(*state.stream, data_.stream());
-    if (differences.empty()) return;
-    throw_input_error(
-        "--resume: {} was trained on other samples, or in another order, than this run asks for, so its "
-        "position (sample {}) means nothing here:\n  {}\nSet what differs back to the checkpoint's values, "
-        "or start a new run in another --run-dir",
-        checkpoint.string(), state.cursor, fmt::join(differences, "\n  "));
+    progress_.note(fmt::format("resumed from {}", point.checkpoint.string()));
   }
 
   std::optional<double> validate() {
@@ -307,13 +265,14 @@ void check_devices(const config::RunConfig& config, const comm::ProcessEnvironme
 struct Prepared {
   std::optional<RunData> data;
   io::RunFolder folder;  ///< locked, on the first process
+  std::optional<ResumePoint> resume_point;
 };
 
 /// What every process must have right before the run starts. Throws on every process alike, naming the rank
 /// that met the problem.
 Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
   const config::RunConfig& config = request.configuration.config;
-  Prepared prepared{.data = {}, .folder = io::RunFolder(request.run_folder)};
+  Prepared prepared{.data = {}, .folder = io::RunFolder(request.run_folder), .resume_point = {}};
   together(processes, [&] {
     const std::vector<std::string> problems = config::training_problems(config);
     if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
@@ -329,6 +288,12 @@ Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
       prepared.folder = io::RunFolder::create(request.run_folder, request.resume);
     }
   });
+  if (request.resume) {  // once the folder is locked
+    together(processes, [&] {
+      prepared.resume_point = find_resume_point(prepared.folder.checkpoints(), config.model,
+                                                prepared.data->stream(), processes.environment().rank == 0);
+    });
+  }
   return prepared;
 }
 
@@ -339,7 +304,7 @@ void train(const TrainRequest& request, comm::MpiSession& processes) {
   io::RunFolder& folder = prepared.folder;
   try {
     log::add_file(folder.log(processes.environment().rank));
-    Run(request, folder, *prepared.data, processes).loop();
+    Run(request, folder, *prepared.data, prepared.resume_point, processes).loop();
   } catch (const device::OutOfMemory& error) {
     fail(processes, folder, kExitFailure, error.what() + memory_advice(request.configuration.config));
   } catch (const std::exception& error) {

@@ -90,6 +90,9 @@ class CheckpointReader {
  public:
   explicit CheckpointReader(std::filesystem::path checkpoint);
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
+  /// What the manifest says of a tensor, which must have `shape`.
+  [[nodiscard]] const TensorRecord& record(const std::string& stored_name,
+                                           const std::vector<std::int64_t>& shape) const;
   /// Elements [begin, begin + out.size()) of the tensor, which must have `shape`. An InputError where one is
   /// not finite: no run could go on from it.
   void read(const std::string& stored_name, const std::vector<std::int64_t>& shape, std::int64_t begin,

@@ -102,6 +102,7 @@ def checkpoint_of_another_model_is_refused(bench):
         output = bench.run("model", "--resume", status=2, training__steps=STEPS + 1, **settings)
         check(output.count(part) == 1, f"{settings}: \"{part}\" is not told once:\n{output}")
         check(bench.checkpoint("model") == before, "the checkpoint is changed")
+        check(not (bench.folder / "model" / "failure.json").exists(), "a run that is whole is called failed")
 
     refused("has the shape [48, 32], this run's model needs [64, 32]", model__ffn=64)
     refused("has the shape [257, 32], this run's model needs [300, 32]", model__vocabulary=300)

@@ -41,6 +41,7 @@ def other_samples_are_refused(bench):
         check(len(found) == len(lines), f"{settings}: expected {lines}:\n{output}")
         check((bench.folder / "half" / "metrics.jsonl").read_bytes() == metrics, "the metrics are changed")
         check(bench.checkpoint("half", HALF) == checkpoint, "the checkpoint is changed")
+        check(not (bench.folder / "half" / "failure.json").exists(), "a run that is whole is called failed")
 
     refused("  data.train: ", data__train=bench.folder / "other")
     refused("  training.seed: 1 in the checkpoint, 9 now", training__seed=9)

@@ -64,6 +64,25 @@ TEST_CASE("a session runs on another backend and with another runner", "[runtime
   for (const auto& [device, count] : steps) CHECK(count > 0);
 }
 
+TEST_CASE("a program that keeps weight gradients for later is refused, not computed wrongly", "[runtime]") {
+  train::Session session(matrix_config({Kind::kGpipe, 1, 1, 1, 2, false}), {});
+  std::vector<std::string> problems;
+  session.each_device([&](runtime::DeviceContext& context) {
+    for (const auto kind : {schedule::ActionKind::kBackwardInput, schedule::ActionKind::kBackwardWeight}) {
+      const runtime::Program program{.steps = {{.action = {.kind = kind}}}};
+      try {
+        context.runner->begin(program, {});
+      } catch (const Error& error) {
+        problems.emplace_back(error.what());
+      }
+    }
+  });
+  REQUIRE(problems.size() == 2);
+  for (const std::string& problem : problems) {
+    CHECK(problem.find("apart are not available in this build") != std::string::npos);
+  }
+}
+
 TEST_CASE("a backend that this build does not have is refused by name", "[runtime]") {
   config::RunConfig config = matrix_config({Kind::kGpipe, 1, 1, 1, 2, false});
   config.device.backend = "cuda";
