@@ -63,15 +63,12 @@ void add_schedule(CLI::App& app, Action& action) {
   auto options = std::make_shared<ScheduleOptions>();
   CLI::App* command =
       app.add_subcommand("schedule", "Build, check, draw and simulate a schedule without a run");
-  const auto strings = [](const std::vector<std::string_view>& names) {
-    return std::vector<std::string>(names.begin(), names.end());
-  };
-  const std::vector<std::string> kinds = strings(schedule::kind_names());
+  const std::vector<std::string> kinds = schedule::kind_names();
   command
       ->add_option("--kind", options->kind,
                    fmt::format("Order of the forwards and backwards: {}", fmt::join(kinds, ", ")))
       ->type_name("KIND")
-      ->check(one_of(kinds, strings(schedule::unavailable_kind_names())))
+      ->check(one_of(kinds, schedule::unavailable_kind_names()))
       ->capture_default_str();
   const auto count = integer_in(1, 1 << 20);
   command->add_option("--pipeline", options->spec.pipeline, "p, devices")

@@ -12,10 +12,6 @@ constexpr std::int64_t kMaxUnits = 1 << 20;  // microbatches or slices of a step
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
-std::vector<std::string> strings(const std::vector<std::string_view>& names) {
-  return {names.begin(), names.end()};
-}
-
 }  // namespace
 
 std::vector<Field> data_rows() {
@@ -49,9 +45,9 @@ std::vector<Field> layout_rows() {
               "pieces of the model on each pipeline device")
           .only({"1"}),
 
-      enumeration(SLIMPIPE_FIELD(schedule.kind), strings(schedule::kind_names()),
+      enumeration(SLIMPIPE_FIELD(schedule.kind), schedule::kind_names(),
                   "order of the forwards and backwards of a step; gpipe and 1f1b take whole sequences")
-          .without(strings(schedule::unavailable_kind_names())),
+          .without(schedule::unavailable_kind_names()),
       integer(SLIMPIPE_FIELD(schedule.slices), {1, kMaxUnits},
               "equal parts a sequence is cut into; a divisor of data.sequence_length, 1 for gpipe and 1f1b"),
       integer(SLIMPIPE_FIELD(schedule.warmup_slope), {1, kMaxUnits},

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "slimpipe/model/decoder_layer.h"
 
 #include "model/operator_calls.h"
@@ -35,12 +37,10 @@ void DecoderLayer::post_attention_backward_input(const device::ExecutionContext&
   device::Stream& stream = context.stream;
   const std::int64_t t = slice.tokens;
   const Tensor hidden = shape_of(compute_, {t, model_.hidden});
-  state.act = saved.act;
-  if (state.act.data() == nullptr) {
-    state.act_part = allocate_tensors(arena, Scope::kWorkspace, "gated product, computed again",
-                                      {{state.act, shape_of(compute_, {t, model_.ffn})}});
-    context.operators.swiglu_forward(stream, saved.gate_up, state.act);
-  }
+  Kept act = kept_or_temporary(context, saved.act, {t, model_.ffn});
+  if (act.temporary) context.operators.swiglu_forward(stream, saved.gate_up, act.tensor);
+  state.act = act.tensor;
+  state.act_part = std::move(act.temporary);
   {
     Tensor d_act;
     const device::Buffer buffer = allocate_tensors(arena, Scope::kWorkspace, "gradient of the gated product",

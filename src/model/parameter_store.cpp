@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "slimpipe/core/random.h"
 #include "slimpipe/model/parameters.h"
@@ -87,12 +88,12 @@ ParameterStore::ParameterStore(device::Device& device, const ParameterTable& tab
   Layout layout = lay_out(table, entries);
   using device::Scope;
   // A bf16 copy of an untied embedding would only be read row by row: the master's rows are rounded instead.
-  std::size_t copied = 0;
-  while (compute == DType::kBF16 && copied < entries.size() && !model.tied_embeddings &&
-         table.entries()[entries[copied]].part == Part::kEmbedding) {
-    ++copied;
-  }
-  const std::int64_t copied_from = copied < entries.size() ? layout.offsets[copied] : layout.elements;
+  // The embedding is the table's first entry.
+  const bool leading_master_only = compute == DType::kBF16 && !model.tied_embeddings && !entries.empty() &&
+                                   table.entries()[entries.front()].part == Part::kEmbedding;
+  const std::size_t first_copied = leading_master_only ? 1 : 0;
+  const std::int64_t copied_from =
+      first_copied < entries.size() ? layout.offsets[first_copied] : layout.elements;
   const Tensor weights = allocate(Scope::kWeights, compute, layout.elements - copied_from, "weights");
   const Tensor masters = compute == DType::kF32 ? weights
                                                 : allocate(Scope::kMasterWeights, DType::kF32,
@@ -106,18 +107,18 @@ ParameterStore::ParameterStore(device::Device& device, const ParameterTable& tab
     const std::int64_t offset = layout.offsets[i];
     stored_.push_back({.index = entries[i],
                        .master = view_of(masters, offset, spec),
-                       .compute = i < copied ? Tensor() : view_of(weights, offset - copied_from, spec),
+                       .compute = i < first_copied ? Tensor() : view_of(weights, offset - copied_from, spec),
                        .gradient = {},
                        .moment1 = view_of(moments1_, offset, spec),
                        .moment2 = view_of(moments2_, offset, spec)});
   }
   offsets_ = std::move(layout.offsets);
-  for (std::size_t i = 0; i < stored_.size(); ++i) {
-    const ParameterSpec& spec = table.entries()[stored_[i].index];
-    const ParameterSpec& previous = table.entries()[stored_[i == 0 ? 0 : i - 1].index];
-    if (i == 0 || spec.part != previous.part || spec.layer != previous.layer) {
-      gradient_parts_.push_back({.first = i, .last = i, .buffer = {}});
-    }
+  const auto part_of = [&](std::size_t i) {
+    const ParameterSpec& spec = table.entries()[entries[i]];
+    return std::pair(spec.part, spec.layer);
+  };
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (i == 0 || part_of(i) != part_of(i - 1)) gradient_parts_.push_back({.first = i, .buffer = {}});
     gradient_parts_.back().last = i + 1;
   }
 }

@@ -54,14 +54,14 @@ std::optional<Kind> kind_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-std::vector<std::string_view> kind_names() {
-  std::vector<std::string_view> names;
+std::vector<std::string> kind_names() {
+  std::vector<std::string> names;
   names.reserve(kKinds.size());
-  for (const auto& entry : kKinds) names.push_back(entry.name);
+  for (const auto& entry : kKinds) names.emplace_back(entry.name);
   return names;
 }
 
-std::vector<std::string_view> unavailable_kind_names() {
+std::vector<std::string> unavailable_kind_names() {
   return {"interleaved-1f1b", "zb-v", "v-half"};
 }
 

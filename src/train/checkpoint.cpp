@@ -231,8 +231,7 @@ void CheckpointReader::read(const std::string& stored_name, const std::vector<st
   if (const auto place = first_not_finite(out)) {
     throw_input_error(
         "{}: element {} of tensor {} is {}: the run had diverged when it was saved. Delete the folder {} to "
-        "go on "
-        "from the checkpoint before it, with a lower training.lr",
+        "go on from the checkpoint before it, with a lower training.lr",
         checkpoint_.string(), begin + *place, stored_name, out[*place], checkpoint_.string());
   }
 }

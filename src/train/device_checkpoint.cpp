@@ -7,7 +7,6 @@
 namespace slimpipe::train {
 namespace {
 
-constexpr Role kRoles[] = {Role::kMaster, Role::kMoment1, Role::kMoment2};
 constexpr std::int64_t kPieceElements = std::int64_t{1} << 22;  // host staging of 16 MiB
 
 Tensor role_of(const model::StoredParameter& parameter, Role role) {

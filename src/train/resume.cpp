@@ -14,14 +14,12 @@ namespace fs = std::filesystem;
 /// Every tensor the model has, in its shape, and none besides.
 void check_same_model(const CheckpointReader& reader, const config::ModelConfig& model,
                       const fs::path& checkpoint) {
-  constexpr Role kRoles[] = {Role::kMaster, Role::kMoment1, Role::kMoment2};
   const model::ParameterTable table(model);
   const std::size_t expected = std::size(kRoles) * table.entries().size();
   if (reader.manifest().tensors.size() != expected) {
     throw_input_error(
-        "{} holds {} tensors, this run's model has {}: it is a checkpoint of another model (model.layers is "
-        "{}, "
-        "model.tied_embeddings {})",
+        "{} holds {} tensors, this run's model has {}: it is a checkpoint of another model "
+        "(model.layers is {}, model.tied_embeddings {})",
         checkpoint.string(), reader.manifest().tensors.size(), expected, model.layers, model.tied_embeddings);
   }
   for (const model::ParameterSpec& spec : table.entries()) {

@@ -49,10 +49,10 @@ RunData::RunData(const config::RunConfig& config) {
 Batch RunData::make_batch(const data::BatchSource& source, std::int64_t cursor, std::int64_t count,
                           bool with_tokens) {
   Batch batch;
-  batch.valid_tokens = source.valid_tokens(cursor, count);
   for (std::int64_t i = 0; i < count; ++i) {
     batch.samples.push_back(with_tokens ? source.sample(cursor + i)
                                         : data::Sample{.valid_tokens = source.valid_tokens(cursor + i, 1)});
+    batch.valid_tokens += batch.samples.back().valid_tokens;
   }
   return batch;
 }

@@ -16,9 +16,9 @@ enum class Kind : std::uint8_t { kGpipe, kOneFOneB, kTeraPipe, kSlimPipe };
 /// "gpipe", "1f1b", "terapipe", "slimpipe".
 [[nodiscard]] std::string_view name_of(Kind kind);
 [[nodiscard]] std::optional<Kind> kind_from_name(std::string_view name);
-[[nodiscard]] std::vector<std::string_view> kind_names();
+[[nodiscard]] std::vector<std::string> kind_names();
 /// Kinds that are known and that this build has no builder for.
-[[nodiscard]] std::vector<std::string_view> unavailable_kind_names();
+[[nodiscard]] std::vector<std::string> unavailable_kind_names();
 /// Whether the kind cuts sequences into slices (otherwise slices must be 1).
 [[nodiscard]] bool is_sliced(Kind kind);
 

@@ -38,6 +38,7 @@ struct TrainingState {
 
 /// One parameter's three roles, in the order they are stored.
 enum class Role : std::uint8_t { kMaster, kMoment1, kMoment2 };
+inline constexpr Role kRoles[] = {Role::kMaster, Role::kMoment1, Role::kMoment2};
 [[nodiscard]] std::string stored_name(const std::string& parameter, Role role);
 
 struct FileRecord {

@@ -31,8 +31,8 @@ std::string letters(const std::vector<Action>& actions) {
 }  // namespace
 
 TEST_CASE("kind names go both ways and list every kind", "[unit]") {
-  REQUIRE(kind_names() == std::vector<std::string_view>{"gpipe", "1f1b", "terapipe", "slimpipe"});
-  for (const auto name : kind_names()) REQUIRE(name_of(kind_from_name(name).value()) == name);
+  REQUIRE(kind_names() == std::vector<std::string>{"gpipe", "1f1b", "terapipe", "slimpipe"});
+  for (const auto& name : kind_names()) REQUIRE(name_of(kind_from_name(name).value()) == name);
   REQUIRE_FALSE(kind_from_name("").has_value());
   REQUIRE_FALSE(kind_from_name("SlimPipe").has_value());
   REQUIRE_THROWS_AS(name_of(static_cast<Kind>(9)), Error);
