@@ -169,8 +169,7 @@ void check_embedding_forward(Tensor tokens, Tensor table, Tensor y) {
   expect.compute_type("y", y);
   expect.dense("tokens", tokens, DType::kI32, {y.dim(0)});
   expect.rank("table", table, 2);
-  const DType table_type = table.dtype() == DType::kF32 ? DType::kF32 : y.dtype();
-  expect.rows("table", table, table_type, table.dim(0), y.dim(1));
+  expect.rows("table", table, y.dtype(), table.dim(0), y.dim(1));
 }
 
 void check_embedding_backward(Tensor tokens, Tensor dy, Tensor d_table) {
@@ -196,11 +195,18 @@ void check_cross_entropy(Tensor logits, Tensor targets, Tensor loss_sum, Tensor 
 void check_adamw(const AdamW& step) {
   const Expect expect("adamw");
   const std::int64_t n = step.parameter.size();
-  expect.dense("parameter", step.parameter, DType::kF32, {n});
+  expect.compute_type("parameter", step.parameter);
+  expect.shape("parameter", step.parameter, {n});
+  expect.contiguous("parameter", step.parameter);
+  if (step.parameter.dtype() == DType::kBF16) {
+    expect.dense("remainder", step.remainder, DType::kI16, {n});
+  } else {
+    SLIMPIPE_CHECK(step.remainder.empty(), "adamw: remainder is {}, expected none with an fp32 parameter",
+                   step.remainder.describe());
+  }
   expect.dense("gradient", step.gradient, DType::kF32, {n});
   expect.dense("moment1", step.moment1, DType::kF32, {n});
   expect.dense("moment2", step.moment2, DType::kF32, {n});
-  if (!step.compute.empty()) expect.dense("compute", step.compute, DType::kBF16, {n});
   SLIMPIPE_CHECK(step.step >= 1, "adamw: step is {}, expected 1 or more", step.step);
 }
 

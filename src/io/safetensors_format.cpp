@@ -8,8 +8,11 @@
 namespace slimpipe::io {
 namespace {
 
-constexpr std::array<std::pair<DType, std::string_view>, 4> kDTypeNames = {
-    {{DType::kF32, "F32"}, {DType::kBF16, "BF16"}, {DType::kF64, "F64"}, {DType::kI32, "I32"}}};
+constexpr std::array<std::pair<DType, std::string_view>, 5> kDTypeNames = {{{DType::kF32, "F32"},
+                                                                            {DType::kBF16, "BF16"},
+                                                                            {DType::kF64, "F64"},
+                                                                            {DType::kI32, "I32"},
+                                                                            {DType::kI16, "I16"}}};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "slimpipe/core/random.h"
+#include "slimpipe/core/split_float.h"
 #include "slimpipe/model/parameters.h"
 
 namespace slimpipe::model {
@@ -36,10 +37,16 @@ Layout lay_out(const ParameterTable& table, const std::vector<std::size_t>& entr
 }
 
 /// The entry's part of a flat tensor; empty where the tensor is.
-Tensor view_of(const Tensor& flat, std::int64_t offset, const ParameterSpec& spec) {
+Tensor flat_view_of(const Tensor& flat, std::int64_t offset, const ParameterSpec& spec) {
   if (flat.data() == nullptr) return {};
-  const Tensor part = flat.rows(offset, offset + spec.size());
-  return spec.shape.size() == 1 ? part : part.reshape({spec.shape[0], spec.shape[1]});
+  return flat.rows(offset, offset + spec.size());
+}
+
+/// The same in the entry's shape.
+Tensor view_of(const Tensor& flat, std::int64_t offset, const ParameterSpec& spec) {
+  const Tensor part = flat_view_of(flat, offset, spec);
+  if (part.data() == nullptr || spec.shape.size() == 1) return part;
+  return part.reshape({spec.shape[0], spec.shape[1]});
 }
 
 /// One matrix over the rows of `first` up to and including those of `last`, stored one behind the other.
@@ -87,17 +94,11 @@ ParameterStore::ParameterStore(device::Device& device, const ParameterTable& tab
   SLIMPIPE_CHECK(compute == DType::kF32 || compute == DType::kBF16, "compute type {}", name_of(compute));
   Layout layout = lay_out(table, entries);
   using device::Scope;
-  // A bf16 copy of an untied embedding would only be read row by row: the master's rows are rounded instead.
-  // The embedding is the table's first entry.
-  const bool leading_master_only = compute == DType::kBF16 && !model.tied_embeddings && !entries.empty() &&
-                                   table.entries()[entries.front()].part == Part::kEmbedding;
-  const std::size_t first_copied = leading_master_only ? 1 : 0;
-  const std::int64_t copied_from =
-      first_copied < entries.size() ? layout.offsets[first_copied] : layout.elements;
-  const Tensor weights = allocate(Scope::kWeights, compute, layout.elements - copied_from, "weights");
-  const Tensor masters = compute == DType::kF32 ? weights
-                                                : allocate(Scope::kMasterWeights, DType::kF32,
-                                                           layout.elements, "master weights");
+  const Tensor weights = allocate(Scope::kWeights, compute, layout.elements, "weights");
+  Tensor remainders;
+  if (compute == DType::kBF16) {
+    remainders = allocate(Scope::kMasterWeights, DType::kI16, layout.elements, "remainders of the weights");
+  }
   if (training) {
     moments1_ = allocate(Scope::kOptimizer, DType::kF32, layout.elements, "first moments");
     moments2_ = allocate(Scope::kOptimizer, DType::kF32, layout.elements, "second moments");
@@ -106,8 +107,8 @@ ParameterStore::ParameterStore(device::Device& device, const ParameterTable& tab
     const ParameterSpec& spec = table.entries()[entries[i]];
     const std::int64_t offset = layout.offsets[i];
     stored_.push_back({.index = entries[i],
-                       .master = view_of(masters, offset, spec),
-                       .compute = i < first_copied ? Tensor() : view_of(weights, offset - copied_from, spec),
+                       .weight = view_of(weights, offset, spec),
+                       .remainder = flat_view_of(remainders, offset, spec),
                        .gradient = {},
                        .moment1 = view_of(moments1_, offset, spec),
                        .moment2 = view_of(moments2_, offset, spec)});
@@ -133,26 +134,50 @@ void ParameterStore::initialise(std::uint64_t seed) {
   for (const StoredParameter& parameter : stored_) {
     const ParameterSpec& spec = table_.entries()[parameter.index];
     const RandomStream stream{RandomStream::Use::kParameterInit, static_cast<std::uint32_t>(parameter.index)};
-    const Tensor flat = parameter.master.reshape({spec.size()});
     for (std::int64_t begin = 0; begin < spec.size(); begin += kInitPiece) {
       const std::int64_t end = std::min(begin + kInitPiece, spec.size());
       values.resize(static_cast<std::size_t>(end - begin));
       draw(spec, seed, stream, begin, values);
-      device_.upload(values.data(), flat.rows(begin, end));
+      write_master(parameter, begin, values);
     }
   }
-  refresh_compute();
   if (moments1_.data() == nullptr) return;
   device_.operators().zero(device_.stream(), moments1_);
   device_.operators().zero(device_.stream(), moments2_);
 }
 
-void ParameterStore::refresh_compute() {
-  if (compute_ == DType::kF32) return;
-  for (const StoredParameter& parameter : stored_) {
-    if (parameter.compute.data() != nullptr)
-      device_.operators().copy(device_.stream(), parameter.master, parameter.compute);
+void ParameterStore::read_master(const StoredParameter& parameter, std::int64_t begin,
+                                 std::span<float> values) {
+  const std::int64_t end = begin + std::ssize(values);
+  const Tensor weight = parameter.weight.reshape({parameter.weight.size()}).rows(begin, end);
+  if (compute_ == DType::kF32) {
+    device_.download(weight, values.data());
+    return;
   }
+  std::vector<BFloat16> weights(values.size());
+  std::vector<std::int16_t> remainders(values.size());
+  device_.download(weight, weights.data());
+  device_.download(parameter.remainder.rows(begin, end), remainders.data());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = join({weights[i], remainders[i]});
+}
+
+void ParameterStore::write_master(const StoredParameter& parameter, std::int64_t begin,
+                                  std::span<const float> values) {
+  const std::int64_t end = begin + std::ssize(values);
+  const Tensor weight = parameter.weight.reshape({parameter.weight.size()}).rows(begin, end);
+  if (compute_ == DType::kF32) {
+    device_.upload(values.data(), weight);
+    return;
+  }
+  std::vector<BFloat16> weights(values.size());
+  std::vector<std::int16_t> remainders(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const SplitFloat parts = split(values[i]);
+    weights[i] = parts.weight;
+    remainders[i] = parts.remainder;
+  }
+  device_.upload(weights.data(), weight);
+  device_.upload(remainders.data(), parameter.remainder.rows(begin, end));
 }
 
 void ParameterStore::release_gradients() {
@@ -194,7 +219,7 @@ std::size_t ParameterStore::position_of(std::string_view name) const {
 }
 
 Tensor ParameterStore::weight(std::string_view name) const {
-  return stored_[position_of(name)].compute;
+  return stored_[position_of(name)].weight;
 }
 
 Tensor ParameterStore::gradient(std::string_view name) {
@@ -214,7 +239,7 @@ LayerTensors ParameterStore::layer_gradients(int global_layer) {
   return layer_tensors(global_layer, [this](std::string_view name) { return gradient(name); });
 }
 Tensor ParameterStore::embedding_weight() const {
-  return model_.tied_embeddings ? weight(kEmbedding) : stored_[position_of(kEmbedding)].master;
+  return weight(kEmbedding);
 }
 Tensor ParameterStore::embedding_gradient() {
   return gradient(kEmbedding);

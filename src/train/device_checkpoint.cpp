@@ -9,24 +9,37 @@ namespace {
 
 constexpr std::int64_t kPieceElements = std::int64_t{1} << 22;  // host staging of 16 MiB
 
-Tensor role_of(const model::StoredParameter& parameter, Role role) {
-  switch (role) {
-    case Role::kMaster:
-      return parameter.master;
-    case Role::kMoment1:
-      return parameter.moment1;
-    case Role::kMoment2:
-      return parameter.moment2;
-  }
-  return {};
+/// Elements [begin, begin + count) of a moment.
+Tensor part_of_moment(const model::StoredParameter& parameter, Role role, std::int64_t begin,
+                      std::int64_t count) {
+  const Tensor& moment = role == Role::kMoment1 ? parameter.moment1 : parameter.moment2;
+  return moment.reshape({moment.size()}).rows(begin, begin + count);
 }
 
-/// Calls body(flat part of the tensor, first element) for bounded parts of it.
+void read_role(runtime::DeviceContext& context, const model::StoredParameter& parameter, Role role,
+               std::int64_t begin, std::span<float> values) {
+  if (role == Role::kMaster) {
+    context.store->read_master(parameter, begin, values);
+  } else {
+    context.device->download(part_of_moment(parameter, role, begin, std::ssize(values)), values.data());
+  }
+}
+
+void write_role(runtime::DeviceContext& context, const model::StoredParameter& parameter, Role role,
+                std::int64_t begin, std::span<const float> values) {
+  if (role == Role::kMaster) {
+    context.store->write_master(parameter, begin, values);
+  } else {
+    context.device->upload(values.data(), part_of_moment(parameter, role, begin, std::ssize(values)));
+  }
+}
+
+/// Calls body(first element, staging of that part's size) for bounded parts of `elements`.
 template <typename Body>
-void for_each_part(const Tensor& tensor, Body body) {
-  const Tensor flat = tensor.reshape({tensor.size()});
-  for (std::int64_t begin = 0; begin < flat.size(); begin += kPieceElements) {
-    body(flat.rows(begin, std::min(flat.size(), begin + kPieceElements)), begin);
+void for_each_part(std::int64_t elements, std::vector<float>& staging, Body body) {
+  for (std::int64_t begin = 0; begin < elements; begin += kPieceElements) {
+    staging.resize(static_cast<std::size_t>(std::min(elements - begin, kPieceElements)));
+    body(begin, std::span<float>(staging));
   }
 }
 
@@ -92,11 +105,11 @@ FileRecord save_device(runtime::DeviceContext& context, const model::ParameterTa
   std::vector<float> staging;
   for (const std::size_t index : saved) {
     for (const Role role : kRoles) {
-      for_each_part(role_of(*context.store->find(index), role), [&](const Tensor& part, std::int64_t begin) {
-        staging.resize(part.size());
-        context.device->download(part, staging.data());
-        check_finite(staging, stored_name(table.entries()[index].name, role), begin);
-        writer.append(std::as_bytes(std::span(staging)));
+      const model::ParameterSpec& spec = table.entries()[index];
+      for_each_part(spec.size(), staging, [&](std::int64_t begin, std::span<float> values) {
+        read_role(context, *context.store->find(index), role, begin, values);
+        check_finite(values, stored_name(spec.name, role), begin);
+        writer.append(std::as_bytes(values));
       });
     }
   }
@@ -110,14 +123,12 @@ void load_device(runtime::DeviceContext& context, const model::ParameterTable& t
   for (const model::StoredParameter& parameter : context.store->parameters()) {
     const model::ParameterSpec& spec = table.entries()[parameter.index];
     for (const Role role : kRoles) {
-      for_each_part(role_of(parameter, role), [&](const Tensor& part, std::int64_t begin) {
-        staging.resize(part.size());
-        reader.read(stored_name(spec.name, role), spec.shape, begin, staging);
-        context.device->upload(staging.data(), part);
+      for_each_part(spec.size(), staging, [&](std::int64_t begin, std::span<float> values) {
+        reader.read(stored_name(spec.name, role), spec.shape, begin, values);
+        write_role(context, parameter, role, begin, values);
       });
     }
   }
-  context.store->refresh_compute();
 }
 
 }  // namespace slimpipe::train

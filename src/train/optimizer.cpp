@@ -54,23 +54,20 @@ void apply_adamw(runtime::DeviceContext& context, const model::ParameterTable& t
                  const config::TrainingConfig& training, const UpdateOptions& options) {
   device::Device& device = *context.device;
   for (const model::StoredParameter& parameter : context.store->parameters()) {
-    const std::int64_t n = parameter.master.size();
+    const std::int64_t n = parameter.weight.size();
     const bool decays = table.entries()[parameter.index].decay;
-    const bool separate =
-        parameter.compute.data() != nullptr && parameter.compute.data() != parameter.master.data();
-    device.operators().adamw(device.stream(),
-                             {.parameter = parameter.master.reshape({n}),
-                              .gradient = parameter.gradient.reshape({n}),
-                              .moment1 = parameter.moment1.reshape({n}),
-                              .moment2 = parameter.moment2.reshape({n}),
-                              .compute = separate ? parameter.compute.reshape({n}) : Tensor(),
-                              .learning_rate = options.learning_rate,
-                              .beta1 = training.beta1,
-                              .beta2 = training.beta2,
-                              .epsilon = training.epsilon,
-                              .weight_decay = decays ? training.weight_decay : 0.0,
-                              .gradient_scale = options.gradient_scale,
-                              .step = options.update});
+    device.operators().adamw(device.stream(), {.parameter = parameter.weight.reshape({n}),
+                                               .remainder = parameter.remainder,
+                                               .gradient = parameter.gradient.reshape({n}),
+                                               .moment1 = parameter.moment1.reshape({n}),
+                                               .moment2 = parameter.moment2.reshape({n}),
+                                               .learning_rate = options.learning_rate,
+                                               .beta1 = training.beta1,
+                                               .beta2 = training.beta2,
+                                               .epsilon = training.epsilon,
+                                               .weight_decay = decays ? training.weight_decay : 0.0,
+                                               .gradient_scale = options.gradient_scale,
+                                               .step = options.update});
   }
 }
 

@@ -32,6 +32,7 @@ constexpr Tolerance tolerance_of(DType stored) {
     case DType::kF64:
       return {.absolute = 1e-12, .relative = 1e-6};  // what fp32 terms leave in an fp64 sum
     case DType::kI32:
+    case DType::kI16:
       return {.absolute = 0, .relative = 0};
   }
   return {.absolute = 0, .relative = 0};

@@ -125,14 +125,25 @@ struct MatrixResult {
   TensorValues parameters;     ///< after the last step; local devices only
 };
 
+/// The fp32 values of a parameter, from the thread of the device that holds it.
+inline std::vector<float> master_of(runtime::DeviceContext& context,
+                                    const model::StoredParameter& parameter) {
+  std::vector<float> values(parameter.weight.size());
+  context.store->read_master(parameter, 0, values);
+  return values;
+}
+
 inline TensorValues collect(train::Session& session, bool gradients) {
   TensorValues values;
   std::mutex mutex;
   session.each_device([&](runtime::DeviceContext& context) {
     for (const model::StoredParameter& parameter : context.store->parameters()) {
-      const Tensor tensor = gradients ? parameter.gradient : parameter.master;
-      std::vector<float> host(tensor.size());
-      context.device->download(tensor, host.data());
+      std::vector<float> host(parameter.weight.size());
+      if (gradients) {
+        context.device->download(parameter.gradient, host.data());
+      } else {
+        host = master_of(context, parameter);
+      }
       const std::scoped_lock lock(mutex);
       values[session.table().entries()[parameter.index].name] = std::move(host);
     }

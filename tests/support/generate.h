@@ -23,6 +23,8 @@ inline double rounded_to(DType dtype, double value) {
       return static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(value))));
     case DType::kI32:
       return static_cast<double>(static_cast<std::int32_t>(value));
+    case DType::kI16:
+      return static_cast<double>(static_cast<std::int16_t>(value));
     case DType::kF64:
       return value;
   }
@@ -38,6 +40,8 @@ inline double load_element(const Tensor& tensor, std::int64_t index) {
       return static_cast<double>(static_cast<float>(tensor.as<BFloat16>()[index]));
     case DType::kI32:
       return static_cast<double>(tensor.as<std::int32_t>()[index]);
+    case DType::kI16:
+      return static_cast<double>(tensor.as<std::int16_t>()[index]);
     case DType::kF64:
       return tensor.as<double>()[index];
   }
@@ -54,6 +58,9 @@ inline void store_element(const Tensor& tensor, std::int64_t index, double value
       break;
     case DType::kI32:
       tensor.as<std::int32_t>()[index] = static_cast<std::int32_t>(value);
+      break;
+    case DType::kI16:
+      tensor.as<std::int16_t>()[index] = static_cast<std::int16_t>(value);
       break;
     case DType::kF64:
       tensor.as<double>()[index] = value;

@@ -20,6 +20,8 @@ inline double load(const Tensor& t, std::int64_t offset) {
       return t.as<double>()[offset];
     case DType::kI32:
       return t.as<std::int32_t>()[offset];
+    case DType::kI16:
+      return t.as<std::int16_t>()[offset];
   }
   return 0;
 }
@@ -37,6 +39,9 @@ inline void store(const Tensor& t, std::int64_t offset, double value) {
       break;
     case DType::kI32:
       t.as<std::int32_t>()[offset] = static_cast<std::int32_t>(value);
+      break;
+    case DType::kI16:
+      t.as<std::int16_t>()[offset] = static_cast<std::int16_t>(value);
       break;
   }
 }

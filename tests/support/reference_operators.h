@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "slimpipe/core/split_float.h"
 #include "slimpipe/device/operators.h"
 
 #include "support/reference_attention.h"
@@ -232,6 +233,14 @@ class ReferenceOperators final : public device::Operators {
   }
 
   // --- optimizer and plain memory
+  static double load_split(const device::AdamW& a, std::int64_t i) {
+    return static_cast<double>(join({a.parameter.as<BFloat16>()[i], a.remainder.as<std::int16_t>()[i]}));
+  }
+  static void store_split(const device::AdamW& a, std::int64_t i, double value) {
+    const SplitFloat parts = split(static_cast<float>(value));
+    a.parameter.as<BFloat16>()[i] = parts.weight;
+    a.remainder.as<std::int16_t>()[i] = parts.remainder;
+  }
   void adamw(Stream&, const device::AdamW& a) override {
     for (std::int64_t i = 0; i < a.parameter.size(); ++i) {
       const double gradient = load(a.gradient, i) * a.gradient_scale;
@@ -239,12 +248,16 @@ class ReferenceOperators final : public device::Operators {
       const double v = a.beta2 * load(a.moment2, i) + (1 - a.beta2) * gradient * gradient;
       const double m_hat = m / (1 - std::pow(a.beta1, static_cast<double>(a.step)));
       const double v_hat = v / (1 - std::pow(a.beta2, static_cast<double>(a.step)));
-      const double old = load(a.parameter, i);
+      const double old = a.remainder.empty() ? load(a.parameter, i) : load_split(a, i);
       const double update = m_hat / (std::sqrt(v_hat) + a.epsilon) + a.weight_decay * old;
       store(a.moment1, i, m);
       store(a.moment2, i, v);
-      store(a.parameter, i, old - a.learning_rate * update);
-      if (!a.compute.empty()) store(a.compute, i, load(a.parameter, i));
+      const double updated = old - a.learning_rate * update;
+      if (a.remainder.empty()) {
+        store(a.parameter, i, updated);
+      } else {
+        store_split(a, i, updated);
+      }
     }
   }
 

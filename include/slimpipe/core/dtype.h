@@ -7,7 +7,7 @@
 
 namespace slimpipe {
 
-enum class DType : std::uint8_t { kF32, kBF16, kF64, kI32 };
+enum class DType : std::uint8_t { kF32, kBF16, kF64, kI32, kI16 };
 
 [[nodiscard]] constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
@@ -19,6 +19,8 @@ enum class DType : std::uint8_t { kF32, kBF16, kF64, kI32 };
       return 8;
     case DType::kI32:
       return 4;
+    case DType::kI16:
+      return 2;
   }
   return 0;
 }
@@ -33,6 +35,8 @@ enum class DType : std::uint8_t { kF32, kBF16, kF64, kI32 };
       return "fp64";
     case DType::kI32:
       return "int32";
+    case DType::kI16:
+      return "int16";
   }
   return "?";
 }
@@ -72,6 +76,10 @@ struct DTypeOf<double> {
 template <>
 struct DTypeOf<std::int32_t> {
   static constexpr DType kValue = DType::kI32;
+};
+template <>
+struct DTypeOf<std::int16_t> {
+  static constexpr DType kValue = DType::kI16;
 };
 
 /// Calls `body` with a value of float or BFloat16, by a compute type: the one dtype switch.

@@ -19,8 +19,8 @@ namespace slimpipe::device {
 /// What memory is for. Reports keep these apart; the formulas of arXiv 2504.14519 speak of kSavedActivations
 /// alone.
 enum class Scope : std::uint8_t {
-  kWeights,           ///< parameters in the compute type (the master weights themselves in fp32)
-  kMasterWeights,     ///< fp32 copies where the compute type is bf16
+  kWeights,           ///< parameters in the compute type (in fp32 the master weights themselves)
+  kMasterWeights,     ///< what bf16 weights lack of the fp32 master weights
   kGradients,         ///< fp32
   kOptimizer,         ///< Adam moments, fp32
   kSavedActivations,  ///< kept from a slice's forward to its backward, K and V included

@@ -72,11 +72,11 @@ struct AttentionBackward {
 };
 
 struct AdamW {
-  Tensor parameter;  ///< [n] fp32, updated in place
+  Tensor parameter;  ///< [n] fp32, updated in place; or bf16, the weights of values that are split in two
+  Tensor remainder;  ///< [n] int16, updated: their remainders (core/split_float.h); empty with fp32
   Tensor gradient;   ///< [n] fp32
   Tensor moment1;    ///< [n] fp32, updated
   Tensor moment2;    ///< [n] fp32, updated
-  Tensor compute;    ///< = [n] bf16 copy of the new parameter, or empty
   double learning_rate = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -134,8 +134,8 @@ class Operators {
   virtual void swiglu_backward(Stream&, Tensor dy, Tensor gate_up, Tensor d_gate_up) = 0;
 
   // --- embedding and loss
-  /// y = [T, H] compute, rows of table [V, H] (compute, or fp32 that is rounded) chosen by tokens [T] int32,
-  /// which are checked < V by the data loader.
+  /// y = [T, H], rows of table [V, H] chosen by tokens [T] int32, which are checked < V by the data loader.
+  /// Compute type.
   virtual void embedding_forward(Stream&, Tensor tokens, Tensor table, Tensor y) = 0;
   /// d_table += [V, H] fp32 from dy [T, H] compute, in token order.
   virtual void embedding_backward(Stream&, Tensor tokens, Tensor dy, Tensor d_table) = 0;

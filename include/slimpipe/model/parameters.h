@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -61,14 +62,14 @@ class ParameterTable {
 [[nodiscard]] double flops_per_token(const config::ModelConfig& model, std::int64_t sequence_length,
                                      bool full_attention);
 
-/// One parameter on a device. Tensors are flat-compatible: contiguous, of the spec's shape.
+/// One parameter on a device. Tensors are contiguous and, but for the remainder, of the spec's shape.
 struct StoredParameter {
   std::size_t index = 0;  ///< in the table
-  Tensor master;          ///< fp32; the value itself
-  Tensor compute;   ///< compute type; the same memory as master in fp32; empty where no product reads it
-  Tensor gradient;  ///< fp32; empty until the step asks for it
-  Tensor moment1;   ///< fp32
-  Tensor moment2;   ///< fp32
+  Tensor weight;          ///< compute type; in fp32 the value itself, in bf16 its nearest bf16 value
+  Tensor remainder;       ///< int16 [n], with the weight the fp32 value (core/split_float.h); empty in fp32
+  Tensor gradient;        ///< fp32; empty until the step asks for it
+  Tensor moment1;         ///< fp32
+  Tensor moment2;         ///< fp32
 };
 
 /// Weights or gradients of one decoder layer. H hidden, N heads, K KV heads, D head size, F FFN size.
@@ -96,8 +97,9 @@ class ParameterStore {
 
   /// Draws the initial values; moments become 0.
   void initialise(std::uint64_t seed);
-  /// Writes compute copies from the masters (after a load). Nothing in fp32.
-  void refresh_compute();
+  /// The fp32 values of elements [begin, begin + values.size()) of a parameter, to and from the host.
+  void read_master(const StoredParameter& parameter, std::int64_t begin, std::span<float> values);
+  void write_master(const StoredParameter& parameter, std::int64_t begin, std::span<const float> values);
   /// Forgets all gradients and frees their memory.
   void release_gradients();
 
@@ -106,8 +108,7 @@ class ParameterStore {
   [[nodiscard]] const StoredParameter* find(std::size_t table_index) const;
   [[nodiscard]] LayerTensors layer_weights(int global_layer) const;
   [[nodiscard]] LayerTensors layer_gradients(int global_layer);
-  /// [V, H] fp32 (rows are rounded as they are read, so bf16 needs no copy); tied: compute, the head's.
-  [[nodiscard]] Tensor embedding_weight() const;
+  [[nodiscard]] Tensor embedding_weight() const;   ///< [V, H] compute
   [[nodiscard]] Tensor embedding_gradient();       ///< [V, H] fp32
   [[nodiscard]] Tensor final_norm_weight() const;  ///< [H] compute
   [[nodiscard]] Tensor final_norm_gradient();      ///< [H] fp32

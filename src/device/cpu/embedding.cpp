@@ -26,17 +26,6 @@ void scatter_rows(const Tensor& tokens, const Tensor& dy, const Tensor& d_table)
   }
 }
 
-/// y = rows of the fp32 table, rounded to bf16; tokens [begin, end).
-void gather_rounded(const Tensor& tokens, const Tensor& table, const Tensor& y, std::int64_t begin,
-                    std::int64_t end) {
-  for (std::int64_t t = begin; t < end; ++t) {
-    const float* from = table.as<float>() + tokens.as<std::int32_t>()[t] * table.stride(0);
-    auto* to = y.as<BFloat16>() + t * y.stride(0);
-    for_each_block(y.dim(1), [=](std::int64_t i, auto extent)
-                                 HWY_ATTR { store(load(from + i, extent), to + i, extent); });
-  }
-}
-
 void scatter_add(const Tensor& tokens, const Tensor& dy, const Tensor& d_table) {
   dispatch_compute(dy.dtype(), [&](auto type) { scatter_rows<decltype(type)>(tokens, dy, d_table); });
 }
@@ -47,7 +36,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace slimpipe::device::cpu {
 
-HWY_EXPORT(gather_rounded);
 HWY_EXPORT(scatter_add);
 
 namespace {
@@ -64,12 +52,6 @@ void check_tokens(const char* name, const Tensor& tokens, std::int64_t vocabular
 
 void embedding_forward(Tensor tokens, Tensor table, Tensor y, int threads) {
   check_tokens("embedding_forward", tokens, table.dim(0));
-  if (table.dtype() != y.dtype()) {
-    parallel_ranges(threads, y.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {
-      HWY_DYNAMIC_DISPATCH(gather_rounded)(tokens, table, y, begin, end);
-    });
-    return;
-  }
   const std::int64_t element = size_of(y.dtype());
   const auto row_bytes = static_cast<std::size_t>(y.dim(1) * element);
   parallel_ranges(threads, y.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {

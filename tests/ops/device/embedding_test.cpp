@@ -26,22 +26,6 @@ TEST_CASE("embedding picks the rows of the table", "[ops]") {
     }
 }
 
-TEST_CASE("embedding rounds the rows of an fp32 table as a bf16 copy of it would hold them", "[ops]") {
-  CpuDevice device;
-  for (const std::int64_t hidden : {1, 17, 65, 1000}) {
-    const OwnedTensor table = normal(DType::kF32, {11, hidden}, 1);
-    const OwnedTensor copy(DType::kBF16, {11, hidden});
-    device.operators().copy(device.stream(), table, copy);
-    const OwnedTensor tokens = integers({7}, 2, 0, 11);
-    const OwnedTensor y(DType::kBF16, {7, hidden});
-    const OwnedTensor expected(DType::kBF16, {7, hidden});
-    device.operators().embedding_forward(device.stream(), tokens, table, y);
-    device.operators().embedding_forward(device.stream(), tokens, copy, expected);
-    CHECK(values_of(y) == values_of(expected));
-    CHECK(y.intact());
-  }
-}
-
 TEST_CASE("the gradient of embedding adds up over repeated tokens", "[ops]") {
   CpuDevice device;
   for (const DType dtype : {DType::kF32, DType::kBF16})

@@ -127,6 +127,14 @@ const std::vector<Call>& wrong_calls() {
          d.operators().adamw(
              d.stream(), {.parameter = t.rstd, .gradient = bad.rstd, .moment1 = t.rstd, .moment2 = t.rstd});
        }},
+      {"adamw",
+       [](CpuDevice& d, T t, T) {
+         d.operators().adamw(d.stream(), {.parameter = t.rstd,
+                                          .remainder = t.rstd,
+                                          .gradient = t.rstd,
+                                          .moment1 = t.rstd,
+                                          .moment2 = t.rstd});
+       }},
       {"sum_of_squares",
        [](CpuDevice& d, T t, T) { d.operators().sum_of_squares(d.stream(), t.hidden, t.rstd); }},
       {"add", [](CpuDevice& d, T t, T bad) { d.operators().add(d.stream(), t.hidden, bad.other, t.output); }},

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "slimpipe/core/split_float.h"
+
 #include "support/catch.h"
 #include "support/compare.h"
 #include "support/cpu_device.h"
@@ -64,6 +66,22 @@ std::vector<OwnedTensor> results_of(DType dtype) {
                                .moment2 = moment2,
                                .learning_rate = 0.1,
                                .weight_decay = 0.1});
+  const OwnedTensor halves = normal(DType::kBF16, {kSize}, 7);
+  const OwnedTensor remainder(DType::kI16, {kSize});
+  fill_integers(remainder, 11, -0x8000, 0x8000);
+  operators.adamw(d.stream(), {.parameter = halves,
+                               .remainder = remainder,
+                               .gradient = d_weight,
+                               .moment1 = moment1,
+                               .moment2 = moment2,
+                               .learning_rate = 0.1,
+                               .weight_decay = 0.1});
+  // Joined: where values differ in the last place, their halves are no measure.
+  OwnedTensor& joined = add(OwnedTensor(DType::kF32, {kSize}));
+  for (std::int64_t i = 0; i < kSize; ++i) {
+    joined.view().as<float>()[i] =
+        join({halves.view().as<BFloat16>()[i], remainder.view().as<std::int16_t>()[i]});
+  }
   return results;
 }
 

@@ -20,7 +20,7 @@ struct ParameterState {
   std::vector<float> moment1;
   std::vector<float> moment2;
   std::vector<float> gradient;
-  std::vector<std::byte> compute;
+  std::vector<std::byte> weight;
 };
 
 /// By device and parameter: the two copies of a tied embedding are apart.
@@ -36,9 +36,9 @@ inline SessionState state_of(train::Session& session) {
       return values;
     };
     for (const model::StoredParameter& parameter : context.store->parameters()) {
-      ParameterState one{floats(parameter.master), floats(parameter.moment1), floats(parameter.moment2),
-                         floats(parameter.gradient), std::vector<std::byte>(parameter.compute.bytes())};
-      context.device->download(parameter.compute, one.compute.data());
+      ParameterState one{master_of(context, parameter), floats(parameter.moment1), floats(parameter.moment2),
+                         floats(parameter.gradient), std::vector<std::byte>(parameter.weight.bytes())};
+      context.device->download(parameter.weight, one.weight.data());
       const std::scoped_lock lock(mutex);
       state[{context.index, session.table().entries()[parameter.index].name}] = std::move(one);
     }
@@ -51,7 +51,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-/// Names what of `a` differs from `b`: masters, moments and compute copies, and gradients where asked for.
+/// Names what of `a` differs from `b`: masters, moments and weights, and gradients where asked for.
 inline std::vector<std::string> differences(const SessionState& a, const SessionState& b,
                                             bool gradients = false) {
   std::vector<std::string> found;
@@ -71,7 +71,7 @@ inline std::vector<std::string> differences(const SessionState& a, const Session
     check("master", same_bits(one.master, other.master));
     check("moment1", same_bits(one.moment1, other.moment1));
     check("moment2", same_bits(one.moment2, other.moment2));
-    check("compute copy", same_bits(one.compute, other.compute));
+    check("weight", same_bits(one.weight, other.weight));
     if (gradients) check("gradient", same_bits(one.gradient, other.gradient));
   }
   return found;
@@ -96,11 +96,9 @@ void change_master(train::Session& session, const std::string& name, Change chan
   session.each_device([&](runtime::DeviceContext& context) {
     const model::StoredParameter* parameter = context.store->find(index);
     if (parameter == nullptr) return;
-    std::vector<float> values(parameter->master.size());
-    context.device->download(parameter->master, values.data());
+    std::vector<float> values = master_of(context, *parameter);
     change(values);
-    context.device->upload(values.data(), parameter->master);
-    context.store->refresh_compute();
+    context.store->write_master(*parameter, 0, values);
   });
 }
 

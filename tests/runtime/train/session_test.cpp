@@ -66,7 +66,7 @@ TEST_CASE("both copies of a tied embedding stay equal to the bit and are trained
       CHECK(same_bits(first.master, last.master));
       CHECK(same_bits(first.moment1, last.moment1));
       CHECK(same_bits(first.moment2, last.moment2));
-      CHECK(same_bits(first.compute, last.compute));
+      CHECK(same_bits(first.weight, last.weight));
       CHECK(same_bits(first.gradient, last.gradient));
       CHECK_FALSE(same_bits(last.moment1, start.at({p - 1, kName}).moment1));
     }

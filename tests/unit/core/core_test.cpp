@@ -1,4 +1,5 @@
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -6,6 +7,7 @@
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/random.h"
+#include "slimpipe/core/split_float.h"
 #include "slimpipe/core/stop.h"
 #include "slimpipe/core/tensor.h"
 
@@ -20,6 +22,29 @@ TEST_CASE("bf16 rounds to nearest even and keeps NaN and infinity", "[unit]") {
   CHECK(std::isnan(float(BFloat16(std::numeric_limits<float>::quiet_NaN()))));
   CHECK(std::isinf(float(BFloat16(std::numeric_limits<float>::infinity()))));
   CHECK(std::isinf(float(BFloat16(std::numeric_limits<float>::max()))));
+}
+
+TEST_CASE("a split value joins to the same bits, and its weight is the nearest bf16 value", "[unit]") {
+  const auto survives = [](std::uint32_t word) {
+    return std::bit_cast<std::uint32_t>(join(split(std::bit_cast<float>(word)))) == word;
+  };
+  // Every lower half behind upper halves of all kinds: zeros, denormals, carries, the largest, infinity, NaN.
+  for (const std::uint32_t upper : {0x0000U, 0x0001U, 0x007fU, 0x3f80U, 0x3fffU, 0x7f7fU, 0x7f80U, 0x7fffU,
+                                    0x8000U, 0xbf81U, 0xff7fU, 0xff80U, 0xffffU}) {
+    bool all = true;
+    for (std::uint32_t lower = 0; lower <= 0xffffU; ++lower) all = all && survives(upper << 16 | lower);
+    INFO("upper half " << upper);
+    CHECK(all);
+  }
+  CHECK(float(split(1.0F).weight) == 1.0F);
+  CHECK(split(1.0F).remainder == 0);
+  CHECK(float(split(1.0F + 0x1p-8F).weight) == 1.0F + 0x1p-7F);  // a tie goes away from zero
+  CHECK(float(split(-1.0F - 0x1p-8F).weight) == -1.0F - 0x1p-7F);
+  CHECK(float(split(1.0F + 0x1p-9F).weight) == 1.0F);
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const auto value = static_cast<float>(random_normal(5, {RandomStream::Use::kTest, 9}, i));
+    CHECK(split(value).weight.bits == BFloat16(value).bits);  // none of these is a tie
+  }
 }
 
 TEST_CASE("a failed check names expression, file and values", "[unit]") {

@@ -33,11 +33,11 @@ std::vector<Variant> variants() {
           {"scaled rope", yarn, {}}};
 }
 
-/// Loss after master element i of `parameter` moved by step · direction[i]; the parameter is restored.
+/// Loss after element i of `parameter` moved by step · direction[i]; the parameter is restored.
 double moved_loss(SmallModel& model, const Sample& sample, const model::StoredParameter& parameter,
                   const std::vector<double>& direction, double step) {
-  auto* values = parameter.master.as<float>();
-  const std::vector<float> saved(values, values + parameter.master.size());
+  auto* values = parameter.weight.as<float>();
+  const std::vector<float> saved(values, values + parameter.weight.size());
   for (std::size_t i = 0; i < saved.size(); ++i) {
     values[i] = static_cast<float>(static_cast<double>(saved[i]) + step * direction[i]);
   }

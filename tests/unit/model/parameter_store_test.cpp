@@ -24,6 +24,12 @@ std::vector<float> values_of(const Tensor& t) {
   return values;
 }
 
+std::vector<float> master_of(ParameterStore& store, const StoredParameter& parameter) {
+  std::vector<float> values(static_cast<std::size_t>(parameter.weight.size()));
+  store.read_master(parameter, 0, values);
+  return values;
+}
+
 /// Stage i of a pipeline with one layer a stage.
 std::vector<std::size_t> stage(const ParameterTable& table, const config::ModelConfig& model, int i) {
   return table.stage_entries(i, 1, i == 0, i == model.layers - 1);
@@ -45,8 +51,8 @@ TEST_CASE("every layout of the store draws the same initial values", "[unit]") {
       const StoredParameter* other = whole.find(p.index);
       REQUIRE(other != nullptr);
       INFO(table.entries()[p.index].name);
-      CHECK(values_of(p.master) == values_of(other->master));
-      CHECK(values_of(p.compute) == values_of(other->compute));
+      CHECK(master_of(part, p) == master_of(whole, *other));
+      CHECK(values_of(p.weight) == values_of(other->weight));
       ++compared;
     }
   }
@@ -64,7 +70,7 @@ TEST_CASE("initial values have the deviation of their entry, and another seed dr
   for (const StoredParameter& p : store.parameters()) {
     const ParameterSpec& spec = table.entries()[p.index];
     INFO(spec.name);
-    const std::vector<float> values = values_of(p.master);
+    const std::vector<float> values = values_of(p.weight);
     first[spec.name] = values;
     double mean = 0;
     double squares = 0;
@@ -85,14 +91,14 @@ TEST_CASE("initial values have the deviation of their entry, and another seed dr
   CHECK(values_of(store.embedding_weight()) != first["model.embed_tokens.weight"]);
 }
 
-TEST_CASE("in fp32 master and compute weights are one memory; in bf16 two", "[unit]") {
+TEST_CASE("values take 4 bytes a parameter in fp32, and 2 + 2 in bf16", "[unit]") {
   const config::ModelConfig model = test::odd_model(4, 2);
   const ParameterTable table(model);
   const std::int64_t size = table.total_size();
   ReferenceDevice device;
   {
     ParameterStore store(device, table, model, DType::kF32, table.stage_entries(0, 2, true, true), true);
-    for (const StoredParameter& p : store.parameters()) CHECK(p.master.data() == p.compute.data());
+    for (const StoredParameter& p : store.parameters()) CHECK(p.remainder.data() == nullptr);
     CHECK(live(device, Scope::kMasterWeights) == 0);
     CHECK(live(device, Scope::kWeights) >= 4 * size);
     CHECK(live(device, Scope::kWeights) < 4 * size + 128 * std::ssize(table.entries()));
@@ -102,11 +108,13 @@ TEST_CASE("in fp32 master and compute weights are one memory; in bf16 two", "[un
   {
     ParameterStore store(device, table, model, DType::kBF16, table.stage_entries(0, 2, true, true), false);
     for (const StoredParameter& p : store.parameters()) {
-      CHECK(p.master.data() != p.compute.data());
-      CHECK(p.compute.dtype() == DType::kBF16);
+      CHECK(p.weight.dtype() == DType::kBF16);
+      CHECK(p.remainder.describe() == fmt::format("int16[{}]", p.weight.size()));
       CHECK(p.gradient.data() == nullptr);
     }
-    CHECK(live(device, Scope::kMasterWeights) >= 4 * size);
+    CHECK(live(device, Scope::kWeights) >= 2 * size);
+    CHECK(live(device, Scope::kWeights) < 2 * size + 64 * std::ssize(table.entries()));
+    CHECK(live(device, Scope::kMasterWeights) == live(device, Scope::kWeights));
     CHECK(live(device, Scope::kGradients) == 0);
     CHECK(live(device, Scope::kOptimizer) == 0);
     CHECK_THROWS_WITH(store.layer_gradients(0), test::contains("only evaluates"));
@@ -114,17 +122,24 @@ TEST_CASE("in fp32 master and compute weights are one memory; in bf16 two", "[un
   CHECK(device.arena().stats().total_live == 0);
 }
 
-TEST_CASE("a refresh writes the compute copies from the masters, rounded", "[unit]") {
+TEST_CASE("masters are written and read exactly, in parts, and bf16 weights are their nearest", "[unit]") {
   const config::ModelConfig model = test::odd_model(4, 2);
+  const DType compute = GENERATE(DType::kF32, DType::kBF16);
   const ParameterTable table(model);
   ReferenceDevice device;
-  ParameterStore store(device, table, model, DType::kBF16, table.stage_entries(0, 2, true, true), true);
+  ParameterStore store(device, table, model, compute, table.stage_entries(0, 2, true, true), true);
   store.initialise(5);
   const StoredParameter& p = *store.find(table.index_of("model.layers.1.mlp.gate_proj.weight"));
-  p.master.as<float>()[3] = 1.00390625F + 0x1p-12F;  // just above the middle of two bf16 values
-  store.refresh_compute();
-  CHECK(test::load(p.compute, 3) == 1.0078125);
-  CHECK(values_of(p.compute) == values_of(store.layer_weights(1).gate_up.rows(0, model.ffn)));
+  std::vector<float> expected = master_of(store, p);
+  const std::vector<float> part = {1.00390625F + 0x1p-12F, -3.0F};  // the first just above a middle
+  store.write_master(p, 3, part);
+  std::copy(part.begin(), part.end(), expected.begin() + 3);
+  CHECK(master_of(store, p) == expected);
+  std::vector<float> read(2);
+  store.read_master(p, 3, read);
+  CHECK(read == part);
+  CHECK(test::load(p.weight, 3) == (compute == DType::kBF16 ? 1.0078125F : part[0]));
+  CHECK(values_of(p.weight) == values_of(store.layer_weights(1).gate_up.rows(0, model.ffn)));
 }
 
 TEST_CASE("fused groups are one matrix whose rows are their members' and start on 64 bytes", "[unit]") {
@@ -145,12 +160,12 @@ TEST_CASE("fused groups are one matrix whose rows are their members' and start o
   const std::int64_t q = model.heads * model.head_size;
   const std::int64_t kv = model.kv_heads * model.head_size;
   CHECK(weights.qkv.dim(0) == q + 2 * kv);
-  CHECK(same(weights.qkv.rows(0, q), member("self_attn.q_proj").compute));
-  CHECK(same(weights.qkv.rows(q, q + kv), member("self_attn.k_proj").compute));
-  CHECK(same(weights.qkv.rows(q + kv, q + 2 * kv), member("self_attn.v_proj").compute));
+  CHECK(same(weights.qkv.rows(0, q), member("self_attn.q_proj").weight));
+  CHECK(same(weights.qkv.rows(q, q + kv), member("self_attn.k_proj").weight));
+  CHECK(same(weights.qkv.rows(q + kv, q + 2 * kv), member("self_attn.v_proj").weight));
   CHECK(same(gradients.qkv.rows(q, q + kv), member("self_attn.k_proj").gradient));
   CHECK(weights.gate_up.dim(0) == 22);
-  CHECK(same(weights.gate_up.rows(11, 22), member("mlp.up_proj").compute));
+  CHECK(same(weights.gate_up.rows(11, 22), member("mlp.up_proj").weight));
   CHECK(same(gradients.gate_up.rows(0, 11), member("mlp.gate_proj").gradient));
   CHECK(gradients.qkv.dtype() == DType::kF32);
   for (const Tensor& t : {weights.qkv, weights.gate_up, weights.down, weights.attention_output,
@@ -216,7 +231,7 @@ TEST_CASE("gradients are there, zeroed, part by part, from the first use to thei
     CHECK(store.find(table.index_of("model.layers.0.mlp.down_proj.weight"))->gradient.data() == nullptr);
     (void)store.layer_gradients(0);
     used(store.embedding_gradient());
-    for (const StoredParameter& p : store.parameters()) CHECK(p.gradient.size() == p.master.size());
+    for (const StoredParameter& p : store.parameters()) CHECK(p.gradient.size() == p.weight.size());
     store.release_gradients();
     for (const StoredParameter& p : store.parameters()) CHECK(p.gradient.data() == nullptr);
     CHECK(device.arena().stats().total_live == before);
