@@ -22,7 +22,7 @@ namespace slimpipe::train {
 /// is not finite.
 FileRecord save_device(runtime::DeviceContext& context, const model::ParameterTable& table,
                        const std::filesystem::path& partial);
-/// Loads masters and moments of everything the device holds and refreshes the compute copies.
+/// Loads master weights and moments of everything the device holds.
 void load_device(runtime::DeviceContext& context, const model::ParameterTable& table,
                  CheckpointReader& reader);
 

@@ -85,15 +85,63 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// The fp32 problem on packed copies: bf16 inputs become fp32, and so does a bf16 C.
+/// Largest extent of a product that is made at once from fp32 copies. It bounds the three copies to 12 MiB,
+/// while an element that is copied serves about a thousand multiplications, which dwarf the copy.
+constexpr std::int64_t kConvertedExtent = 1024;
+
+/// [0, extent) in equal parts (the last may be shorter) of at most kConvertedExtent.
+struct Parts {
+  std::int64_t extent, length;
+
+  explicit Parts(std::int64_t whole) : extent(whole) {
+    const std::int64_t count = (whole + kConvertedExtent - 1) / kConvertedExtent;
+    length = (whole + count - 1) / count;
+  }
+  template <class Body>
+  void for_each(Body body) const {
+    for (std::int64_t begin = 0; begin < extent; begin += length)
+      body(begin, std::min(begin + length, extent));
+  }
+};
+
+/// A part of a product: C's rows and columns, and some of the terms of their sums.
+struct Tile {
+  Gemm gemm;         ///< on views of the original's matrices; later terms of a sum accumulate
+  bool first, last;  ///< of the sum
+};
+
+template <class Body>
+void for_each_tile(const Gemm& gemm, Body body) {
+  const auto part = [](const Tensor& x, bool transposed, std::int64_t row, std::int64_t row_end,
+                       std::int64_t column, std::int64_t column_end) {
+    return transposed ? x.rows(column, column_end).columns(row, row_end)
+                      : x.rows(row, row_end).columns(column, column_end);
+  };
+  const Problem problem = problem_of(gemm);
+  Parts(problem.m).for_each([&](std::int64_t m, std::int64_t m_end) {
+    Parts(problem.n).for_each([&](std::int64_t n, std::int64_t n_end) {
+      Parts(problem.k).for_each([&](std::int64_t k, std::int64_t k_end) {
+        Tile tile{.gemm = gemm, .first = k == 0, .last = k_end == problem.k};
+        tile.gemm.a = part(gemm.a, gemm.transpose_a, m, m_end, k, k_end);
+        tile.gemm.b = part(gemm.b, gemm.transpose_b, k, k_end, n, n_end);
+        tile.gemm.c = gemm.c.rows(m, m_end).columns(n, n_end);
+        tile.gemm.accumulate = gemm.accumulate || !tile.first;
+        body(tile);
+      });
+    });
+  });
+}
+
+/// The fp32 product on packed copies: bf16 inputs become fp32, and so does a bf16 C.
 struct ConvertedGemm {
   Gemm gemm;
   std::int64_t copies = 0;  ///< bytes of workspace the copies take
 
   ConvertedGemm(const Gemm& original, void* workspace) : gemm(original) {
+    // C first: the parts of a sum differ in A and B, and must find it where the one before left it.
+    if (original.c.dtype() == DType::kBF16) gemm.c = place(original.c, workspace);
     gemm.a = place(original.a, workspace);
     gemm.b = place(original.b, workspace);
-    if (original.c.dtype() == DType::kBF16) gemm.c = place(original.c, workspace);
   }
 
  private:
@@ -191,8 +239,12 @@ std::int64_t MatrixMultiply::workspace_bytes(const Gemm& gemm) {
   if (is_empty(gemm) || sums_nothing(gemm)) return 0;
   use_one_thread();
   if (gemm.a.dtype() == DType::kBF16 && products_ == BFloat16Products::kConverted) {
-    const ConvertedGemm converted(gemm, nullptr);
-    return converted.copies + cache_->entry_of(converted.gemm).scratch_bytes;
+    std::int64_t bytes = 0;
+    for_each_tile(gemm, [&](const Tile& tile) {
+      const ConvertedGemm converted(tile.gemm, nullptr);
+      bytes = std::max(bytes, converted.copies + cache_->entry_of(converted.gemm).scratch_bytes);
+    });
+    return bytes;
   }
   return cache_->entry_of(gemm).scratch_bytes;
 }
@@ -212,13 +264,15 @@ void MatrixMultiply::run(const Gemm& gemm, Tensor workspace) {
 }
 
 void MatrixMultiply::run_converted(const Gemm& gemm, Tensor workspace) {
-  const ConvertedGemm converted(gemm, workspace.data());
-  copy(gemm.a, converted.gemm.a, 1);
-  copy(gemm.b, converted.gemm.b, 1);
   const bool output_is_copy = gemm.c.dtype() == DType::kBF16;
-  if (output_is_copy && gemm.accumulate) copy(gemm.c, converted.gemm.c, 1);
-  cache_->run(converted.gemm, static_cast<std::byte*>(workspace.data()) + converted.copies);
-  if (output_is_copy) copy(converted.gemm.c, gemm.c, 1);
+  for_each_tile(gemm, [&](const Tile& tile) {
+    const ConvertedGemm converted(tile.gemm, workspace.data());
+    copy(tile.gemm.a, converted.gemm.a, 1);
+    copy(tile.gemm.b, converted.gemm.b, 1);
+    if (output_is_copy && tile.first && gemm.accumulate) copy(tile.gemm.c, converted.gemm.c, 1);
+    cache_->run(converted.gemm, static_cast<std::byte*>(workspace.data()) + converted.copies);
+    if (output_is_copy && tile.last) copy(converted.gemm.c, tile.gemm.c, 1);
+  });
 }
 
 }  // namespace slimpipe::device::cpu

@@ -11,7 +11,7 @@ namespace slimpipe::device::cpu {
 /// How bf16 products are made.
 enum class BFloat16Products : std::uint8_t {
   kNative,     ///< by oneDNN's bf16 kernels
-  kConverted,  ///< from fp32 copies in the workspace, by oneDNN's fp32 kernels
+  kConverted,  ///< from fp32 copies of parts, in a workspace of some MiB, by oneDNN's fp32 kernels
 };
 /// kNative where oneDNN has an optimised kernel for this CPU (on x86: AVX-512), else kConverted.
 [[nodiscard]] BFloat16Products best_bfloat16_products();

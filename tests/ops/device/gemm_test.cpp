@@ -83,6 +83,24 @@ TEST_CASE("bf16 products by way of fp32 copies agree as well", "[ops]") {
   });
 }
 
+TEST_CASE("bf16 products larger than one fp32 copy agree, in a workspace that is bounded", "[ops]") {
+  CpuDevice device;
+  cpu::MatrixMultiply multiply(cpu::BFloat16Products::kConverted);
+  for (const auto& [m, n, k] :
+       {std::array<std::int64_t, 3>{1025, 3, 5}, {3, 2050, 7}, {1030, 3, 1029}, {3, 1027, 2051}}) {
+    for (int bits = 0; bits < 8; ++bits) {
+      const DType output = (bits & 1) != 0 ? DType::kF32 : DType::kBF16;
+      const Case c{m, n, k, 5, DType::kBF16, output, (bits & 2) != 0, (bits & 2) == 0, (bits & 4) != 0};
+      INFO(c.text());
+      CHECK(check(c, [&](const Gemm& gemm) {
+              const std::int64_t bytes = multiply.workspace_bytes(gemm);
+              CHECK(bytes <= 16 << 20);
+              multiply.run(gemm, device.workspace(bytes));
+            }) == kAgrees);
+    }
+  }
+}
+
 TEST_CASE("the gap between padded rows of a product is left alone", "[ops]") {
   CpuDevice device;
   const OwnedTensor a = matrix(DType::kF32, 7, 9, 0, 1);
