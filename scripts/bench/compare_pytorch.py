@@ -168,6 +168,18 @@ def compare(options: argparse.Namespace, shape: dict, dtype: str) -> None:
         print("  note: other processes used this core meanwhile; measure again on a quiet machine")
 
 
+def compare_memory(options: argparse.Namespace, shape: dict, dtype: str) -> None:
+    """Against every way PyTorch has, since none is known to be the fastest here."""
+    ours = slimpipe_step(options, shape, dtype)["peak_bytes"]
+    print(f"{dtype}:\n  slimpipe: peak tensor memory {ours / MIB:.1f} MiB", flush=True)
+    for mixed in ("none",) if dtype == "fp32" else ("master", "autocast"):
+        way = Way(mixed)
+        with PyTorch(shape, way, options.core) as pytorch:
+            theirs = pytorch.ask("memory")["peak_bytes"]
+        print(f"  PyTorch ({way}): peak tensor memory {theirs / MIB:.1f} MiB; slimpipe : PyTorch {ours / theirs:.2f}",
+              flush=True)
+
+
 def shape_of(options: argparse.Namespace) -> dict:
     """The model of `slimpipe bench step`: as many K,V heads as heads, FFN 8/3 of hidden in steps of 128."""
     heads = options.hidden // options.head_size
@@ -192,6 +204,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--slices", type=int, default=1, help="slimpipe's slices of the sequence")
     parser.add_argument("--recompute", choices=("none", "selective"), default="none",
                         help="slimpipe's memory.recompute")
+    parser.add_argument("--memory-only", action="store_true",
+                        help="no timing: peak tensor memory alone, which no other process disturbs")
     parser.add_argument("--pytorch-only", action="store_true", help="measure PyTorch without slimpipe")
     options = parser.parse_args()
     if min(options.rounds, options.steps) < 1:
@@ -199,6 +213,8 @@ def parse_options() -> argparse.Namespace:
     if options.hidden % options.head_size != 0 or options.head_size % 8 != 0:
         parser.error(f"--head-size {options.head_size}: expected a multiple of 8 that divides --hidden "
                      f"{options.hidden}")
+    if options.memory_only and options.pytorch_only:
+        parser.error("--memory-only compares with slimpipe: expected without --pytorch-only")
     if options.core not in os.sched_getaffinity(0):
         parser.error(f"--core {options.core}: expected one of {sorted(os.sched_getaffinity(0))}")
     return options
@@ -223,7 +239,7 @@ def main() -> int:
         sizes = ", ".join(f"{name} {value}" for name, value in shape.items())
         print(f"PyTorch {version}, core {options.core}, {options.rounds} rounds of {options.steps} steps\n{sizes}")
         for dtype in options.dtype or ("fp32", "bf16"):
-            compare(options, shape, dtype)
+            (compare_memory if options.memory_only else compare)(options, shape, dtype)
     except Failure as failure:
         print(f"compare_pytorch.py: {failure}", file=sys.stderr)
         return 2
