@@ -27,6 +27,10 @@ void RateMeter::fill(StepMetrics& metrics, std::int64_t step_tokens) const {
   metrics.mfu_full_attention = metrics.tflops_full_attention * 1e12 / peak_flops_;
 }
 
+int host_cores() {
+  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 int usable_cores(int wanted, int process_cores, int host_cores, const comm::ProcessEnvironment& processes) {
   // Processes that are not bound to cores share those of the host.
   const int of_host = std::min(host_cores, process_cores * processes.local_size);

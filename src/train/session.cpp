@@ -10,6 +10,7 @@
 #include "slimpipe/core/log.h"
 #include "slimpipe/runtime/stage_runner.h"
 #include "slimpipe/train/device_checkpoint.h"
+#include "slimpipe/train/metrics.h"
 #include "slimpipe/train/optimizer.h"
 
 namespace slimpipe::train {
@@ -127,7 +128,7 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
       table_(config.model),
       programs_(compile(schedule_)),
       backend_(std::move(platform.backend)),
-      transport_(processes.mpi ? comm::make_mpi_transport(topology_, first_error_)
+      transport_(processes.mpi ? comm::make_mpi_transport(topology_, first_error_, has_spare_core(processes))
                                : comm::make_in_process_transport(topology_.devices(), first_error_)) {
   const runtime::EngineOptions options{.model = config.model,
                                        .compute = compute_type(config),
@@ -149,6 +150,12 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
 }
 
 Session::~Session() = default;
+
+bool Session::has_spare_core(const comm::ProcessEnvironment& processes) const {
+  const int computing = topology_.devices() * config_.device.threads;
+  const int wanted = computing + processes.size;
+  return usable_cores(wanted, process_cores(), host_cores(), processes) == wanted;
+}
 
 std::vector<runtime::Program> Session::compile(const schedule::Schedule& schedule) const {
   const config::ModelConfig& model = config_.model;
