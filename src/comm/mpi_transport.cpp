@@ -27,12 +27,12 @@ class RemoteEndpoint final : public Endpoint {
     return post(Direction::kReceive, channel, nullptr, data, bytes);
   }
 
-  void wait(Ticket ticket) override {
+  Moment wait(Ticket ticket) override {
     const MpiMessagePointer message = tickets_.at(ticket);
     const bool done = driver_.wait(*message);
     if (done && message->error.empty()) {
       tickets_.erase(ticket);
-      return;
+      return message->done_at;
     }
     abandon();
     if (done) throw Error(message->error);
@@ -88,9 +88,9 @@ class MixedEndpoint final : public Endpoint {
     return 2 * remote_.post_receive(channel, data, bytes) + 1;
   }
 
-  void wait(Ticket ticket) override {
+  Moment wait(Ticket ticket) override {
     try {
-      way(ticket).wait(ticket / 2);
+      return way(ticket).wait(ticket / 2);
     } catch (...) {
       abandon();  // the way that failed has given up its messages, the other not yet
       throw;

@@ -46,6 +46,8 @@ io::JsonObject to_json(const StepMetrics& metrics) {
     io::JsonTable table = {{"device", static_cast<double>(d)},
                            {"compute_ms", report.times.compute_ms},
                            {"wait_ms", report.times.wait_ms},
+                           {"send_ms", report.times.send_ms},
+                           {"send_hidden_ms", report.times.send_hidden_ms},
                            {"wall_ms", report.times.wall_ms},
                            {"peak_bytes", report.total_peak_bytes}};
     for (std::size_t s = 0; s < device::kNumScopes; ++s) {

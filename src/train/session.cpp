@@ -246,7 +246,7 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
 
 void Session::gather_reports(runtime::DeviceContext& context, const runtime::ExecutionTimes& times,
                              StepResult& result) {
-  constexpr std::size_t kFixed = 4;  // wall, compute, wait, total peak
+  constexpr std::size_t kFixed = 6;  // the five times, total peak
   constexpr std::size_t kPerDevice = kFixed + device::kNumScopes;
   const std::size_t devices = context.collectives->size();
   std::vector<double> values(devices * kPerDevice);
@@ -255,14 +255,17 @@ void Session::gather_reports(runtime::DeviceContext& context, const runtime::Exe
   own[0] = times.wall_ms;
   own[1] = times.compute_ms;
   own[2] = times.wait_ms;
-  own[3] = static_cast<double>(memory.total_peak);
+  own[3] = times.send_ms;
+  own[4] = times.send_hidden_ms;
+  own[5] = static_cast<double>(memory.total_peak);
   for (std::size_t s = 0; s < device::kNumScopes; ++s) own[kFixed + s] = static_cast<double>(memory.peak[s]);
   context.collectives->all_reduce_sum(values);
   double compute = 0;
   double longest = 0;
   for (std::size_t d = 0; d < devices; ++d) {
     const double* row = values.data() + d * kPerDevice;
-    DeviceReport report{.times = {row[0], row[1], row[2]}, .peak_bytes = {}, .total_peak_bytes = row[3]};
+    DeviceReport report{
+        .times = {row[0], row[1], row[2], row[3], row[4]}, .peak_bytes = {}, .total_peak_bytes = row[5]};
     std::copy_n(row + kFixed, device::kNumScopes, report.peak_bytes.begin());
     compute += row[1];
     longest = std::max(longest, row[0]);

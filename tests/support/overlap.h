@@ -41,7 +41,7 @@ class ObservedEndpoint final : public comm::Endpoint {
   comm::Ticket post_receive(const comm::Channel& channel, void* data, std::int64_t bytes) override {
     return posted_.emplace_back(endpoint_.post_receive(channel, data, bytes));
   }
-  void wait(comm::Ticket ticket) override { endpoint_.wait(ticket); }
+  comm::Moment wait(comm::Ticket ticket) override { return endpoint_.wait(ticket); }
   bool test(comm::Ticket ticket) override { return endpoint_.test(ticket); }
   void progress() override {
     ++turns_;

@@ -5,6 +5,7 @@
 //
 // In-process queues and MPI implement the same interface and pass the same test suite.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,6 +34,8 @@ struct Channel {
 /// Identifies a posted message to the endpoint that posted it. Waited for exactly once.
 using Ticket = std::int64_t;
 
+using Moment = std::chrono::steady_clock::time_point;
+
 /// A device's end of the transport. All calls come from the thread that drives the device.
 class Endpoint {
  public:
@@ -45,7 +48,8 @@ class Endpoint {
   /// may need the receiver to have posted: treat it as a rendezvous). Throws Stopped when the run is
   /// stopped, Error where the two ends disagree about the size (naming channel, message number, both sizes;
   /// between processes only the receiving end can see that). A wait that throws has done abandon() first.
-  virtual void wait(Ticket ticket) = 0;
+  /// Returns when the transport saw the message done, which may be long before the call.
+  virtual Moment wait(Ticket ticket) = 0;
   /// Whether wait would return or throw at once. Does not consume the ticket.
   [[nodiscard]] virtual bool test(Ticket ticket) = 0;
   /// Gives the transport a chance to move data; called between steps, cheap where nothing is in flight.

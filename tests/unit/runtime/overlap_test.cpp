@@ -3,6 +3,7 @@
 #include "support/overlap.h"
 
 #include <atomic>
+#include <utility>
 
 #include "support/catch.h"
 #include "support/in_process_harness.h"
@@ -14,6 +15,52 @@ using schedule::Kind;
 
 int receives_of(const Program& program) {
   return static_cast<int>(std::ranges::count(program.steps, StepKind::kWaitReceive, &Step::kind));
+}
+
+/// Takes messages for done when they are posted, or at the latest turn it was given before they are waited for.
+class PunctualEndpoint final : public comm::Endpoint {
+ public:
+  explicit PunctualEndpoint(bool at_once) : at_once_(at_once) {}
+  comm::Ticket post_send(const comm::Channel&, const void*, std::int64_t) override {
+    posted_.push_back(std::chrono::steady_clock::now());
+    return std::ssize(posted_) - 1;
+  }
+  comm::Ticket post_receive(const comm::Channel&, void*, std::int64_t) override {
+    throw Error("these programs only send");
+  }
+  comm::Moment wait(comm::Ticket ticket) override {
+    const comm::Moment posted = posted_.at(static_cast<std::size_t>(ticket));
+    return at_once_ ? posted : std::max(posted, turn_);
+  }
+  bool test(comm::Ticket) override { return true; }
+  void progress() override { turn_ = std::chrono::steady_clock::now(); }
+  void abandon() noexcept override {}
+
+ private:
+  bool at_once_;
+  std::vector<comm::Moment> posted_;
+  comm::Moment turn_;
+};
+
+/// Of three slices that a first stage computes and sends on.
+ExecutionTimes times_of_sends(bool at_once) {
+  CompileInput input;
+  input.layers = 2;
+  input.message_bytes = 8;
+  input.devices = {0, 1};
+  const auto programs = compile(schedule::build_forward_only({.kind = Kind::kSlimPipe,
+                                                              .pipeline = 2,
+                                                              .virtual_stages = 1,
+                                                              .microbatches = 1,
+                                                              .slices = 3,
+                                                              .warmup_slope = 2}),
+                                input);
+  PunctualEndpoint endpoint(at_once);
+  test::FakeRunner runner(0);
+  device::Stream stream;
+  Progress progress(0);
+  FirstError first_error;
+  return Executor(endpoint, runner, stream, progress, StopToken(first_error)).run(programs[0]);
 }
 
 }  // namespace
@@ -57,6 +104,15 @@ TEST_CASE("a device computes on behind its sends though nobody has posted a rece
     executor.run(programs[context.device]);
   }));
   CHECK(reached);
+}
+
+TEST_CASE("the time of a send counts as hidden as far as its device computed until it was done", "[unit]") {
+  const ExecutionTimes at_once = times_of_sends(true);
+  CHECK(at_once.send_ms > 0);
+  CHECK(at_once.send_hidden_ms == 0);
+  const ExecutionTimes later = times_of_sends(false);
+  CHECK(later.send_hidden_ms > 0);
+  CHECK(later.send_hidden_ms < later.send_ms);
 }
 
 TEST_CASE("the transport is given a turn after every compute step", "[unit]") {
