@@ -20,8 +20,8 @@
 namespace slimpipe::comm {
 
 /// One end of a message to or from another process. Everything but the last three is set before it is
-/// given to MpiRequests, whose poll() sets `error`, empty where all went well, and `done_at`; `done` is its owner's
-/// to set.
+/// given to MpiRequests, whose poll() sets `error`, empty where all went well, and `done_at`; `done` is its
+/// owner's to set.
 struct MpiMessage {
   Direction direction = Direction::kSend;
   Channel channel;

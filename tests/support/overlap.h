@@ -1,7 +1,7 @@
 #pragma once
 // Whether messages move while devices compute: programs whose compute steps do not end before a message has
-// arrived. How long anything takes does not matter; what never comes shows as a limit that only a failing test
-// reaches.
+// arrived. How long anything takes does not matter; what never comes shows as a limit that only a failing
+// test reaches.
 
 #include <chrono>
 #include <numeric>
@@ -18,8 +18,8 @@
 
 namespace slimpipe::test {
 
-/// Blocks until `condition` holds. Throws Stopped where the run is stopped meanwhile, and Error naming `what` at
-/// the limit.
+/// Blocks until `condition` holds. Throws Stopped where the run is stopped meanwhile, and Error naming `what`
+/// at the limit.
 template <typename Condition>
 void wait_until(const FirstError& first_error, const std::string& what, Condition condition) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -67,13 +67,14 @@ inline std::vector<runtime::Program> pipeline_programs(schedule::Kind kind, int 
   input.message_bytes = 200'003;
   input.devices.resize(static_cast<std::size_t>(devices));
   std::iota(input.devices.begin(), input.devices.end(), 0);
-  return compile(schedule::build({.kind = kind,
-                                  .pipeline = devices,
-                                  .virtual_stages = 1,
-                                  .microbatches = devices + 1,  // so that 1F1B gets beyond its warm-up everywhere
-                                  .slices = schedule::is_sliced(kind) ? 3 : 1,
-                                  .warmup_slope = 2}),
-                 input);
+  return compile(
+      schedule::build({.kind = kind,
+                       .pipeline = devices,
+                       .virtual_stages = 1,
+                       .microbatches = devices + 1,  // so that 1F1B gets beyond its warm-up everywhere
+                       .slices = schedule::is_sliced(kind) ? 3 : 1,
+                       .warmup_slope = 2}),
+      input);
 }
 
 /// For each compute step that is the last one before a wait for a message, that message's transfer.
@@ -88,11 +89,11 @@ inline std::map<int, int> messages_due_in(const runtime::Program& program) {
   return due;
 }
 
-/// Runs the programs over the harness's transport. `watchful` waits for each of its messages inside the compute
-/// step before the one that needs it. Asking whether a message is done must not move it, so this is for
-/// transports that are not driven by the asking thread.
-inline void messages_arrive_during_compute(DeviceHarness& harness, const std::vector<runtime::Program>& programs,
-                                           int watchful) {
+/// Runs the programs over the harness's transport. `watchful` waits for each of its messages inside the
+/// compute step before the one that needs it. Asking whether a message is done must not move it, so this is
+/// for transports that are not driven by the asking thread.
+inline void messages_arrive_during_compute(DeviceHarness& harness,
+                                           const std::vector<runtime::Program>& programs, int watchful) {
   harness.run_well([&](const DeviceContext& context) {
     const runtime::Program& program = programs[static_cast<std::size_t>(context.device)];
     ObservedEndpoint endpoint(context.endpoint);
@@ -101,11 +102,12 @@ inline void messages_arrive_during_compute(DeviceHarness& harness, const std::ve
     FakeRunner runner(context.device, [&](int index, const runtime::Step& step) {
       const auto message = due.find(index);
       if (message == due.end()) return;
-      SLIMPIPE_CHECK(endpoint.is_posted(message->second), "device {} computes '{}' without having posted message {}",
-                     context.device, describe(step), message->second);
+      SLIMPIPE_CHECK(endpoint.is_posted(message->second),
+                     "device {} computes '{}' without having posted message {}", context.device,
+                     describe(step), message->second);
       wait_until(context.first_error,
-                 fmt::format("message {} arrived while device {} computed '{}'", message->second, context.device,
-                             describe(step)),
+                 fmt::format("message {} arrived while device {} computed '{}'", message->second,
+                             context.device, describe(step)),
                  [&] { return endpoint.is_done(message->second); });
     });
     device::Stream stream;

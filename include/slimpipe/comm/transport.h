@@ -72,10 +72,10 @@ class Transport {
 [[nodiscard]] std::unique_ptr<Transport> make_in_process_transport(int devices, FirstError& first_error);
 
 /// In-process queues between the devices of one process, MPI between processes. MPI must be initialised
-/// (comm/mpi.h). This MPI moves data only inside its calls. An engine thread of this process makes them, so that
-/// messages move while devices compute; but where the process has one device and no `spare_core` for such a
-/// thread, the device's thread makes them, from post, test, wait and progress, and messages move between its
-/// steps. Uses a communicator of its own; checks that its tags fit MPI_TAG_UB.
+/// (comm/mpi.h). This MPI moves data only inside its calls. An engine thread of this process makes them, so
+/// that messages move while devices compute; but where the process has one device and no `spare_core` for
+/// such a thread, the device's thread makes them, from post, test, wait and progress, and messages move
+/// between its steps. Uses a communicator of its own; checks that its tags fit MPI_TAG_UB.
 [[nodiscard]] std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
                                                             bool spare_core);
 

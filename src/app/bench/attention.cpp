@@ -95,8 +95,8 @@ class AttentionCase {
   double pair_flops_ = 0;
 };
 
-/// FLOP/s of matrix products of the kernel's shapes: Q·Kᵀ of one head, M x D and N x D, with as many rows of each
-/// as the kernel has, up to a number that keeps the product from outgrowing the machine's memory.
+/// FLOP/s of matrix products of the kernel's shapes: Q·Kᵀ of one head, M x D and N x D, with as many rows of
+/// each as the kernel has, up to a number that keeps the product from outgrowing the machine's memory.
 double product_rate(device::Device& device, DType compute, std::int64_t tokens, std::int64_t head_size,
                     int blocks, int repeats) {
   constexpr std::int64_t kMostRows = 4096;
@@ -117,7 +117,8 @@ void bench_attention(const BenchOptions& options) {
   const auto device = device::make_cpu_backend()->make_device({});
   const std::int64_t tokens = options.sequence_length;
   std::printf(
-      "causal attention of %lld tokens, one core; ratios to the fp32 multiply-add peak (FMA) and to oneDNN's\n"
+      "causal attention of %lld tokens, one core; ratios to the fp32 multiply-add peak (FMA) and to "
+      "oneDNN's\n"
       "products of the same type and shapes (GEMM: Q·Kᵀ of a head and a block), all of the same run\n",
       static_cast<long long>(tokens));
   Table table({"type", "head size", "K,V blocks", "forward GF/s", "of FMA", "of GEMM", "backward GF/s",

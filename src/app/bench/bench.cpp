@@ -83,8 +83,7 @@ void add_model(CLI::App& benchmark, const Options& options) {
 }
 
 void add_step_options(CLI::App& step, const Options& options) {
-  step.add_option("--vocabulary", options->vocabulary,
-                  "Tokens of the vocabulary; 257: bytes, 32000: Llama's")
+  step.add_option("--vocabulary", options->vocabulary, "Tokens of the vocabulary; 257: bytes, 32000: Llama's")
       ->check(integer_in(2, 1 << 20))
       ->capture_default_str();
   step.add_option("--slices", options->slices, "Slices of the sequence, a divisor of its length")
@@ -109,18 +108,19 @@ void add_bench(CLI::App& app, Action& action) {
       add_benchmark(*command, action, options, "gemm",
                     "Matrix products of a layer against the multiply-add peak", bench::bench_gemm);
   add_hidden(*gemm, options);
-  CLI::App* attention = add_benchmark(
-      *command, action, options, "attention",
-      "Attention kernels against the multiply-add peak and matrix products", bench::bench_attention);
+  CLI::App* attention = add_benchmark(*command, action, options, "attention",
+                                      "Attention kernels against the multiply-add peak and matrix products",
+                                      bench::bench_attention);
   CLI::App* step = add_benchmark(
       *command, action, options, "step",
       "A training step on one device against the multiply-add peak and matrix products", bench::bench_step);
   add_model(*step, options);
   add_step_options(*step, options);
   for (CLI::App* benchmark : {gemm, attention, step}) add_dtype(*benchmark, options);
-  CLI::App* pipeline = add_benchmark(
-      *command, action, options, "pipeline",
-      "Two devices: slimpipe against 1f1b and one device, and the executor's own time", bench::bench_pipeline);
+  CLI::App* pipeline =
+      add_benchmark(*command, action, options, "pipeline",
+                    "Two devices: slimpipe against 1f1b and one device, and the executor's own time",
+                    bench::bench_pipeline);
   add_model(*pipeline, options);
 }
 

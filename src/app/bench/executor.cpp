@@ -1,3 +1,5 @@
+#include "slimpipe/runtime/executor.h"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -6,7 +8,6 @@
 #include <map>
 
 #include "slimpipe/runtime/device_threads.h"
-#include "slimpipe/runtime/executor.h"
 
 #include "app/bench/benchmarks.h"
 #include "app/bench/measure.h"
@@ -17,8 +18,8 @@ namespace {
 constexpr int kDevices = 2;
 constexpr int kMicrobatches = 2;
 constexpr int kSlices = 8;
-/// What goes with compute steps of about 1 ms: 16 tokens of a hidden size of 1024 in fp32, whose products take a
-/// core with 100 GFLOP/s that long.
+/// What goes with compute steps of about 1 ms: 16 tokens of a hidden size of 1024 in fp32, whose products
+/// take a core with 100 GFLOP/s that long.
 constexpr std::int64_t kMessageBytes = 16 * 1024 * 4;
 
 /// Steps that only pass the time, so that what remains is the executor's own.
@@ -111,7 +112,8 @@ void bench_executor(const BenchOptions& options) {
   const runtime::Program& program = devices.program();
   fmt::print(
       "executor: {:.3f} % ({:.3f} to {:.3f} % in {} runs) of the busier device's time is neither compute nor "
-      "waiting\nfor messages; 2 devices in one process, each with {} steps of {} ms and {} messages of {} KiB, "
+      "waiting\nfor messages; 2 devices in one process, each with {} steps of {} ms and {} messages of {} "
+      "KiB, "
       "copies included\n",
       spread.median * 100, spread.low * 100, spread.high * 100, options.repeats,
       std::ranges::count(program.steps, runtime::StepKind::kCompute, &runtime::Step::kind),

@@ -74,8 +74,9 @@ void bench_schedules(const BenchOptions& options) {
               gain.median, gain.low, gain.high, speedup.median, speedup.low, speedup.high, options.repeats);
   const Spread share = spread_of(hidden);
   std::printf(
-      "messages of slimpipe: %.1f ms a step from post to completion, summed over the sends of both devices; %.0f %% "
-      "(%.0f to %.0f %%) of it while the sender computed (in one process whoever posts second copies)\n",
+      "messages of slimpipe: %.1f ms a step from post to completion, summed over the sends of both devices "
+      "and "
+      "with the wait for the receiver's post; %.0f %% (%.0f to %.0f %%) of it while the sender computed\n",
       spread_of(sends_ms).median, share.median * 100, share.low * 100, share.high * 100);
 }
 

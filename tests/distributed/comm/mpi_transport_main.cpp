@@ -25,8 +25,8 @@ constexpr int kReportedStatus = 7;
 
 using test::MpiHarness;
 
-/// The whole suite with each caller of MPI, with plain messages, and with those above 5003 bytes taking the way
-/// of long ones.
+/// The whole suite with each caller of MPI, with plain messages, and with those above 5003 bytes taking the
+/// way of long ones.
 void run_suite(MpiSession& session, int devices) {
   for (const bool spare_core : {false, true}) {
     if (spare_core && devices > session.environment().size) continue;  // an engine thread calls in any case
@@ -52,7 +52,8 @@ void run_session(MpiSession& session, int devices) {
   // A topology that does not fit the world is refused before anything is sent.
   FirstError first_error;
   try {
-    (void)make_mpi_transport(Topology({.pipeline = 2 * devices}, 2 * devices, 0), first_error, MpiTransportOptions{});
+    (void)make_mpi_transport(Topology({.pipeline = 2 * devices}, 2 * devices, 0), first_error,
+                             MpiTransportOptions{});
   } catch (const Error&) {
     return;
   }

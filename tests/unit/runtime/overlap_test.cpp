@@ -17,7 +17,8 @@ int receives_of(const Program& program) {
   return static_cast<int>(std::ranges::count(program.steps, StepKind::kWaitReceive, &Step::kind));
 }
 
-/// Takes messages for done when they are posted, or at the latest turn it was given before they are waited for.
+/// Takes messages for done when they are posted, or at the latest turn it was given before they are waited
+/// for.
 class PunctualEndpoint final : public comm::Endpoint {
  public:
   explicit PunctualEndpoint(bool at_once) : at_once_(at_once) {}
@@ -65,7 +66,8 @@ ExecutionTimes times_of_sends(bool at_once) {
 
 }  // namespace
 
-TEST_CASE("every message but a device's very first is received while the action before is computed", "[unit]") {
+TEST_CASE("every message but a device's very first is received while the action before is computed",
+          "[unit]") {
   const Kind kind = GENERATE(Kind::kOneFOneB, Kind::kSlimPipe);
   const int devices = GENERATE(2, 4);
   const auto programs = test::pipeline_programs(kind, devices);
@@ -122,7 +124,8 @@ TEST_CASE("the transport is given a turn after every compute step", "[unit]") {
     test::ObservedEndpoint endpoint(context.endpoint);
     int computed = 0;
     test::FakeRunner runner(context.device, [&](int, const Step& step) {
-      SLIMPIPE_CHECK(endpoint.turns() == computed, "{} turns after {} compute steps", endpoint.turns(), computed);
+      SLIMPIPE_CHECK(endpoint.turns() == computed, "{} turns after {} compute steps", endpoint.turns(),
+                     computed);
       if (step.kind == StepKind::kCompute) ++computed;
     });
     device::Stream stream;
