@@ -20,7 +20,7 @@ constexpr int kMicrobatches = 2;
 constexpr int kSlices = 8;
 /// What goes with compute steps of about 1 ms: 16 tokens of a hidden size of 1024 in fp32, whose products
 /// take a core with 100 GFLOP/s that long.
-constexpr std::int64_t kMessageBytes = 16 * 1024 * 4;
+constexpr std::int64_t kMessageBytes = 64 << 10;
 
 /// Steps that only pass the time, so that what remains is the executor's own.
 class SpinRunner final : public runtime::StepRunner {
