@@ -28,6 +28,7 @@ struct Message {
   std::int64_t sent_bytes = 0;
   std::int64_t expected_bytes = 0;
   State state = State::kUnmatched;
+  Moment settled_at;
 
   [[nodiscard]] bool settled() const { return state == State::kDone || state == State::kSizesDisagree; }
 };
@@ -99,6 +100,7 @@ class Exchange {
     {
       const std::scoped_lock lock(mutex_);
       message.state = agree ? Message::State::kDone : Message::State::kSizesDisagree;
+      message.settled_at = std::chrono::steady_clock::now();
     }
     changed(first_poster).notify_all();
   }
@@ -134,12 +136,12 @@ class InProcessEndpoint final : public Endpoint {
     });
   }
 
-  void wait(Ticket ticket) override {
+  Moment wait(Ticket ticket) override {
     const MessagePointer message = tickets_.at(ticket);
     const Message::State state = exchange_.wait(*message, ledger_.device());
     if (state == Message::State::kDone) {
       tickets_.erase(ticket);
-      return;
+      return message->settled_at;
     }
     abandon();
     if (state == Message::State::kSizesDisagree) {

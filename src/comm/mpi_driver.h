@@ -1,6 +1,6 @@
 #pragma once
 // Who makes a process's MPI calls. This MPI moves data only inside its calls, so the driver is also who
-// makes messages arrive: the device's own thread where there is one, a thread of its own otherwise.
+// makes messages arrive: a thread of its own, or the device's own where there is one and no core to spare.
 
 #include <memory>
 

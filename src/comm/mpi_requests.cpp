@@ -135,6 +135,7 @@ std::vector<MpiMessagePointer> MpiRequests::poll() {
                                   finished_.data(), statuses_.data());
   if (result != MPI_ERR_IN_STATUS) check_mpi(result, "test for finished messages");
   if (count == 0) return ended;
+  const Moment now = std::chrono::steady_clock::now();
   for (int i = 0; i < count; ++i) {
     const auto index = static_cast<std::size_t>(finished_[static_cast<std::size_t>(i)]);
     const MPI_Status& status = statuses_[static_cast<std::size_t>(i)];
@@ -142,6 +143,7 @@ std::vector<MpiMessagePointer> MpiRequests::poll() {
     requests_[index] = MPI_REQUEST_NULL;
     // MPI sets the code of a status only where it reports MPI_ERR_IN_STATUS.
     message->error = error_of(*message, status, result == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS);
+    message->done_at = now;
     ended.push_back(std::move(message));
   }
   std::erase_if(requests_, [](MPI_Request request) { return request == MPI_REQUEST_NULL; });

@@ -19,8 +19,9 @@
 
 namespace slimpipe::comm {
 
-/// One end of a message to or from another process. Everything but `done` and `error` is set before it is
-/// given to MpiRequests, which sets those two: `error` first, and empty where all went well.
+/// One end of a message to or from another process. Everything but the last three is set before it is
+/// given to MpiRequests, whose poll() sets `error`, empty where all went well, and `done_at`; `done` is its
+/// owner's to set.
 struct MpiMessage {
   Direction direction = Direction::kSend;
   Channel channel;
@@ -28,8 +29,9 @@ struct MpiMessage {
   const void* source = nullptr;
   void* destination = nullptr;
   std::int64_t bytes = 0;
-  bool done = false;
   std::string error;
+  Moment done_at;
+  bool done = false;
 };
 using MpiMessagePointer = std::shared_ptr<MpiMessage>;
 

@@ -1,6 +1,5 @@
 #include "comm/mpi_transport.h"
 
-#include <climits>
 #include <utility>
 #include <vector>
 
@@ -28,12 +27,12 @@ class RemoteEndpoint final : public Endpoint {
     return post(Direction::kReceive, channel, nullptr, data, bytes);
   }
 
-  void wait(Ticket ticket) override {
+  Moment wait(Ticket ticket) override {
     const MpiMessagePointer message = tickets_.at(ticket);
     const bool done = driver_.wait(*message);
     if (done && message->error.empty()) {
       tickets_.erase(ticket);
-      return;
+      return message->done_at;
     }
     abandon();
     if (done) throw Error(message->error);
@@ -89,9 +88,9 @@ class MixedEndpoint final : public Endpoint {
     return 2 * remote_.post_receive(channel, data, bytes) + 1;
   }
 
-  void wait(Ticket ticket) override {
+  Moment wait(Ticket ticket) override {
     try {
-      way(ticket).wait(ticket / 2);
+      return way(ticket).wait(ticket / 2);
     } catch (...) {
       abandon();  // the way that failed has given up its messages, the other not yet
       throw;
@@ -118,16 +117,19 @@ class MixedEndpoint final : public Endpoint {
 
 class MpiTransport final : public Transport {
  public:
-  MpiTransport(const Topology& topology, FirstError& first_error, int max_plain_bytes) {
-    auto requests = std::make_unique<MpiRequests>(topology, max_plain_bytes);
+  MpiTransport(const Topology& topology, FirstError& first_error, const MpiTransportOptions& options) {
+    auto requests = std::make_unique<MpiRequests>(topology, options.max_plain_bytes);
     const std::vector<int> local = topology.local_devices();
     first_device_ = local.front();
-    if (local.size() == 1) {
+    if (local.size() == 1 && !options.spare_core) {
       driver_ = make_caller_driver(std::move(requests), first_error);
+    } else {
+      driver_ = make_engine_driver(std::move(requests), topology, first_error);
+    }
+    if (local.size() == 1) {
       endpoints_.push_back(std::make_unique<RemoteEndpoint>(*driver_, first_device_, topology));
       return;
     }
-    driver_ = make_engine_driver(std::move(requests), topology, first_error);
     local_ = make_in_process_transport(first_device_, static_cast<int>(local.size()), first_error);
     for (const int device : local) {
       endpoints_.push_back(
@@ -153,12 +155,13 @@ class MpiTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
-                                              int max_plain_bytes) {
-  return std::make_unique<MpiTransport>(topology, first_error, max_plain_bytes);
+                                              const MpiTransportOptions& options) {
+  return std::make_unique<MpiTransport>(topology, first_error, options);
 }
 
-std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error) {
-  return make_mpi_transport(topology, first_error, INT_MAX);
+std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
+                                              bool spare_core) {
+  return make_mpi_transport(topology, first_error, MpiTransportOptions{.spare_core = spare_core});
 }
 
 }  // namespace slimpipe::comm

@@ -1,7 +1,9 @@
 #include "slimpipe/runtime/executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fmt/core.h>
+#include <iterator>
 #include <optional>
 
 namespace slimpipe::runtime {
@@ -23,50 +25,52 @@ double microseconds(Clock::time_point time) {
   return std::chrono::duration<double, std::micro>(time.time_since_epoch()).count();
 }
 
+/// The compute steps of one run, on the clock.
+class ComputeSpans {
+ public:
+  explicit ComputeSpans(std::size_t most) { spans_.reserve(most); }
+
+  void add(Clock::time_point start, Clock::time_point end) {
+    spans_.push_back({start, end, total_});
+    total_ += end - start;
+  }
+  [[nodiscard]] Clock::duration total() const { return total_; }
+  /// Computed before `time`.
+  [[nodiscard]] Clock::duration until(Clock::time_point time) const {
+    const auto later = std::ranges::upper_bound(spans_, time, {}, &Span::start);
+    if (later == spans_.begin()) return {};
+    const Span& span = *std::prev(later);
+    return span.before + (std::min(time, span.end) - span.start);
+  }
+
+ private:
+  struct Span {
+    Clock::time_point start, end;
+    Clock::duration before;
+  };
+  std::vector<Span> spans_;
+  Clock::duration total_{};
+};
+
 /// Collects the events of one run: a span a step, and one a message from its post to its completion.
 class Recorder {
  public:
   Recorder(const Program& program, std::vector<io::TraceEvent>& events)
-      : program_(program),
-        events_(events),
-        posted_us_(program.transfers.size()),
-        arrived_us_(program.transfers.size()) {}
+      : device_(program.device), events_(events) {}
 
-  /// Notes which messages are complete, so that their spans end when they were, not when they were waited
-  /// for.
-  void look_at_messages(comm::Endpoint& endpoint, const std::vector<comm::Ticket>& tickets) {
-    std::erase_if(under_way_, [&](int transfer) {
-      if (!endpoint.test(tickets[transfer])) return false;
-      arrived_us_[transfer] = microseconds(Clock::now());
-      return true;
-    });
+  void add_step(const Step& step, Clock::time_point start, Clock::time_point end) {
+    events_.push_back({describe(step), category_of(step), device_, microseconds(start),
+                       microseconds(end) - microseconds(start), io::TraceLane::kSteps});
   }
-
-  void add(const Step& step, Clock::time_point start, Clock::time_point end) {
-    const double start_us = microseconds(start);
-    const double end_us = microseconds(end);
-    events_.push_back({describe(step), category_of(step), program_.device, start_us, end_us - start_us,
-                       io::TraceLane::kSteps});
-    if (step.kind == StepKind::kPostReceive || step.kind == StepKind::kPostSend) {
-      posted_us_[step.transfer] = start_us;
-      under_way_.push_back(step.transfer);
-    } else if (step.kind == StepKind::kWaitReceive || step.kind == StepKind::kWaitSend) {
-      std::erase(under_way_, step.transfer);
-      const double posted_us = posted_us_[step.transfer];
-      const double arrived_us = arrived_us_[step.transfer];
-      events_.push_back(
-          {fmt::format("{} {}", schedule::name_of(step.phase), schedule::to_string(step.action)), "message",
-           program_.device, posted_us, (arrived_us > 0 ? arrived_us : end_us) - posted_us,
-           io::TraceLane::kMessages});
-    }
+  void add_message(const Step& step, Clock::time_point posted, Clock::time_point done) {
+    events_.push_back({fmt::format("{} {}", schedule::name_of(step.phase), schedule::to_string(step.action)),
+                       "message", device_, microseconds(posted), microseconds(done) - microseconds(posted),
+                       io::TraceLane::kMessages});
   }
 
  private:
-  const Program& program_;
+  int device_;
   std::vector<io::TraceEvent>& events_;
-  std::vector<double> posted_us_;
-  std::vector<double> arrived_us_;  ///< seen complete before its wait; 0: not yet
-  std::vector<int> under_way_;
 };
 
 }  // namespace
@@ -82,6 +86,8 @@ ExecutionTimes Executor::run(const Program& program, std::vector<io::TraceEvent>
 
 ExecutionTimes Executor::run_steps(const Program& program, std::vector<io::TraceEvent>* trace) {
   std::vector<comm::Ticket> tickets(program.transfers.size());
+  std::vector<Clock::time_point> posted(program.transfers.size());
+  ComputeSpans compute(program.steps.size());
   ExecutionTimes times;
   std::optional<Recorder> recorder;
   if (trace != nullptr) recorder.emplace(program, *trace);
@@ -93,16 +99,18 @@ ExecutionTimes Executor::run_steps(const Program& program, std::vector<io::Trace
     const bool waits = step.kind == StepKind::kWaitReceive || step.kind == StepKind::kWaitSend;
     progress_.at(static_cast<std::int64_t>(i), waits);
     stop_.throw_if_stopped();
+    comm::Moment done;  // the message waited for
     switch (step.kind) {
       case StepKind::kCompute:
         runner_.run(step, stream_);
-        endpoint_.progress();
-        if (recorder) recorder->look_at_messages(endpoint_, tickets);
+        compute.add(step_start, Clock::now());
+        endpoint_.progress();  // may move messages on this thread
         break;
       case StepKind::kPostReceive:
       case StepKind::kPostSend: {
         const Transfer& transfer = program.transfers[step.transfer];
         const std::span<std::byte> memory = runner_.message(step, transfer);
+        posted[step.transfer] = step_start;
         tickets[step.transfer] =
             step.kind == StepKind::kPostSend
                 ? endpoint_.post_send(transfer.channel, memory.data(), transfer.bytes)
@@ -111,17 +119,24 @@ ExecutionTimes Executor::run_steps(const Program& program, std::vector<io::Trace
       }
       case StepKind::kWaitReceive:
       case StepKind::kWaitSend:
-        endpoint_.wait(tickets[step.transfer]);
+        done = endpoint_.wait(tickets[step.transfer]);
         runner_.message_done(step, program.transfers[step.transfer]);
         break;
     }
     const auto step_end = Clock::now();
-    const double elapsed = milliseconds(step_end - step_start);
-    if (step.kind == StepKind::kCompute) times.compute_ms += elapsed;
-    if (waits) times.wait_ms += elapsed;
-    if (recorder) recorder->add(step, step_start, step_end);
+    if (waits) times.wait_ms += milliseconds(step_end - step_start);
+    if (step.kind == StepKind::kWaitSend) {
+      const auto start = posted[step.transfer];
+      times.send_ms += milliseconds(done - start);
+      times.send_hidden_ms += milliseconds(compute.until(done) - compute.until(start));
+    }
+    if (recorder) {
+      recorder->add_step(step, step_start, step_end);
+      if (waits) recorder->add_message(step, posted[step.transfer], done);
+    }
     step_start = step_end;
   }
+  times.compute_ms = milliseconds(compute.total());
   times.wall_ms = milliseconds(step_start - begin);
   progress_.end();
   return times;

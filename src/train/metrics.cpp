@@ -27,6 +27,10 @@ void RateMeter::fill(StepMetrics& metrics, std::int64_t step_tokens) const {
   metrics.mfu_full_attention = metrics.tflops_full_attention * 1e12 / peak_flops_;
 }
 
+int host_cores() {
+  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 int usable_cores(int wanted, int process_cores, int host_cores, const comm::ProcessEnvironment& processes) {
   // Processes that are not bound to cores share those of the host.
   const int of_host = std::min(host_cores, process_cores * processes.local_size);
@@ -42,6 +46,8 @@ io::JsonObject to_json(const StepMetrics& metrics) {
     io::JsonTable table = {{"device", static_cast<double>(d)},
                            {"compute_ms", report.times.compute_ms},
                            {"wait_ms", report.times.wait_ms},
+                           {"send_ms", report.times.send_ms},
+                           {"send_hidden_ms", report.times.send_hidden_ms},
                            {"wall_ms", report.times.wall_ms},
                            {"peak_bytes", report.total_peak_bytes}};
     for (std::size_t s = 0; s < device::kNumScopes; ++s) {

@@ -10,6 +10,7 @@
 #include "slimpipe/core/log.h"
 #include "slimpipe/runtime/stage_runner.h"
 #include "slimpipe/train/device_checkpoint.h"
+#include "slimpipe/train/metrics.h"
 #include "slimpipe/train/optimizer.h"
 
 namespace slimpipe::train {
@@ -127,7 +128,7 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
       table_(config.model),
       programs_(compile(schedule_)),
       backend_(std::move(platform.backend)),
-      transport_(processes.mpi ? comm::make_mpi_transport(topology_, first_error_)
+      transport_(processes.mpi ? comm::make_mpi_transport(topology_, first_error_, has_spare_core(processes))
                                : comm::make_in_process_transport(topology_.devices(), first_error_)) {
   const runtime::EngineOptions options{.model = config.model,
                                        .compute = compute_type(config),
@@ -149,6 +150,12 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
 }
 
 Session::~Session() = default;
+
+bool Session::has_spare_core(const comm::ProcessEnvironment& processes) const {
+  const int computing = topology_.devices() * config_.device.threads;
+  const int wanted = computing + processes.size;
+  return usable_cores(wanted, process_cores(), host_cores(), processes) == wanted;
+}
 
 std::vector<runtime::Program> Session::compile(const schedule::Schedule& schedule) const {
   const config::ModelConfig& model = config_.model;
@@ -239,7 +246,7 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
 
 void Session::gather_reports(runtime::DeviceContext& context, const runtime::ExecutionTimes& times,
                              StepResult& result) {
-  constexpr std::size_t kFixed = 4;  // wall, compute, wait, total peak
+  constexpr std::size_t kFixed = 6;  // the five times, total peak
   constexpr std::size_t kPerDevice = kFixed + device::kNumScopes;
   const std::size_t devices = context.collectives->size();
   std::vector<double> values(devices * kPerDevice);
@@ -248,14 +255,17 @@ void Session::gather_reports(runtime::DeviceContext& context, const runtime::Exe
   own[0] = times.wall_ms;
   own[1] = times.compute_ms;
   own[2] = times.wait_ms;
-  own[3] = static_cast<double>(memory.total_peak);
+  own[3] = times.send_ms;
+  own[4] = times.send_hidden_ms;
+  own[5] = static_cast<double>(memory.total_peak);
   for (std::size_t s = 0; s < device::kNumScopes; ++s) own[kFixed + s] = static_cast<double>(memory.peak[s]);
   context.collectives->all_reduce_sum(values);
   double compute = 0;
   double longest = 0;
   for (std::size_t d = 0; d < devices; ++d) {
     const double* row = values.data() + d * kPerDevice;
-    DeviceReport report{.times = {row[0], row[1], row[2]}, .peak_bytes = {}, .total_peak_bytes = row[3]};
+    DeviceReport report{
+        .times = {row[0], row[1], row[2], row[3], row[4]}, .peak_bytes = {}, .total_peak_bytes = row[5]};
     std::copy_n(row + kFixed, device::kNumScopes, report.peak_bytes.begin());
     compute += row[1];
     longest = std::max(longest, row[0]);

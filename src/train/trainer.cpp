@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
@@ -37,9 +36,8 @@ double milliseconds_since(Clock::time_point start) {
 double measured_run_peak(const config::RunConfig& config, const Session& session,
                          const comm::ProcessEnvironment& processes) {
   const int wanted = session.topology().devices() * config.device.threads;
-  const int host_cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   return device::measured_cpu_peak_flops(compute_type(config)) *
-         usable_cores(wanted, session.process_cores(), host_cores, processes);
+         usable_cores(wanted, session.process_cores(), host_cores(), processes);
 }
 
 /// Which settings would make the run smaller.

@@ -5,6 +5,7 @@
 //
 // In-process queues and MPI implement the same interface and pass the same test suite.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,6 +34,8 @@ struct Channel {
 /// Identifies a posted message to the endpoint that posted it. Waited for exactly once.
 using Ticket = std::int64_t;
 
+using Moment = std::chrono::steady_clock::time_point;
+
 /// A device's end of the transport. All calls come from the thread that drives the device.
 class Endpoint {
  public:
@@ -45,7 +48,8 @@ class Endpoint {
   /// may need the receiver to have posted: treat it as a rendezvous). Throws Stopped when the run is
   /// stopped, Error where the two ends disagree about the size (naming channel, message number, both sizes;
   /// between processes only the receiving end can see that). A wait that throws has done abandon() first.
-  virtual void wait(Ticket ticket) = 0;
+  /// Returns when the transport saw the message done, which may be long before the call.
+  virtual Moment wait(Ticket ticket) = 0;
   /// Whether wait would return or throw at once. Does not consume the ticket.
   [[nodiscard]] virtual bool test(Ticket ticket) = 0;
   /// Gives the transport a chance to move data; called between steps, cheap where nothing is in flight.
@@ -68,10 +72,11 @@ class Transport {
 [[nodiscard]] std::unique_ptr<Transport> make_in_process_transport(int devices, FirstError& first_error);
 
 /// In-process queues between the devices of one process, MPI between processes. MPI must be initialised
-/// (comm/mpi.h). With one local device its thread makes all MPI calls, from post, test, wait and
-/// progress; with more an engine thread of this process makes them. Uses a communicator of its own;
-/// checks that its tags fit MPI_TAG_UB.
-[[nodiscard]] std::unique_ptr<Transport> make_mpi_transport(const Topology& topology,
-                                                            FirstError& first_error);
+/// (comm/mpi.h). This MPI moves data only inside its calls. An engine thread of this process makes them, so
+/// that messages move while devices compute; but where the process has one device and no `spare_core` for
+/// such a thread, the device's thread makes them, from post, test, wait and progress, and messages move
+/// between its steps. Uses a communicator of its own; checks that its tags fit MPI_TAG_UB.
+[[nodiscard]] std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
+                                                            bool spare_core);
 
 }  // namespace slimpipe::comm

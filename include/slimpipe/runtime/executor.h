@@ -17,6 +17,9 @@ struct ExecutionTimes {
   double wall_ms = 0;     ///< first step's start to last step's end
   double compute_ms = 0;  ///< inside compute steps
   double wait_ms = 0;     ///< waiting for messages
+  // How long messages take shows in the sends: a receive is posted before its data is there.
+  double send_ms = 0;         ///< from the post of a send to its completion, summed over the sends
+  double send_hidden_ms = 0;  ///< of that, inside compute steps
 };
 
 class Executor {

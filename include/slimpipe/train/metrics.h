@@ -27,6 +27,8 @@ struct StepMetrics {
   StepResult result;
 };
 
+/// Cores of this host, whoever may run on them.
+[[nodiscard]] int host_cores();
 /// Cores that `wanted` threads of the whole run can use at once: no more than there are. `process_cores` are
 /// those this process may run on, `host_cores` those of its host; other hosts are taken to be like this one.
 [[nodiscard]] int usable_cores(int wanted, int process_cores, int host_cores,

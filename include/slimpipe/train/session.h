@@ -98,6 +98,8 @@ class Session {
   [[nodiscard]] const FirstError& first_error() const { return first_error_; }
 
  private:
+  /// Whether every process has a core beyond those that its devices compute with.
+  [[nodiscard]] bool has_spare_core(const comm::ProcessEnvironment& processes) const;
   [[nodiscard]] std::vector<runtime::Program> compile(const schedule::Schedule& schedule) const;
   [[nodiscard]] const std::vector<runtime::Program>& evaluation_programs(int microbatches);
   void run_devices(const std::function<void(runtime::DeviceContext&)>& body);

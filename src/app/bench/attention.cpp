@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -94,6 +95,21 @@ class AttentionCase {
   double pair_flops_ = 0;
 };
 
+/// FLOP/s of matrix products of the kernel's shapes: Q·Kᵀ of one head, M x D and N x D, with as many rows of
+/// each as the kernel has, up to a number that keeps the product from outgrowing the machine's memory.
+double product_rate(device::Device& device, DType compute, std::int64_t tokens, std::int64_t head_size,
+                    int blocks, int repeats) {
+  constexpr std::int64_t kMostRows = 4096;
+  const std::int64_t m = std::min(tokens, kMostRows);
+  const std::int64_t n = std::min(tokens / blocks, kMostRows);
+  const RandomTensor q(device, compute, {m, head_size});
+  const RandomTensor k(device, compute, {n, head_size});
+  const RandomTensor scores(device, DType::kF32, {m, n});
+  const double seconds = gemm_seconds(
+      device, {.a = q.tensor(), .b = k.tensor(), .c = scores.tensor(), .transpose_b = true}, repeats);
+  return 2.0 * static_cast<double>(m * n * head_size) / seconds;
+}
+
 }  // namespace
 
 void bench_attention(const BenchOptions& options) {
@@ -101,10 +117,12 @@ void bench_attention(const BenchOptions& options) {
   const auto device = device::make_cpu_backend()->make_device({});
   const std::int64_t tokens = options.sequence_length;
   std::printf(
-      "causal attention of %lld tokens, one core; ratios to the fp32 multiply-add peak of the same run\n",
+      "causal attention of %lld tokens, one core; ratios to the fp32 multiply-add peak (FMA) and to "
+      "oneDNN's\n"
+      "products of the same type and shapes (GEMM: Q·Kᵀ of a head and a block), all of the same run\n",
       static_cast<long long>(tokens));
-  Table table(
-      {"type", "head size", "K,V blocks", "forward GF/s", "ratio", "backward GF/s", "ratio", "peak GF/s"});
+  Table table({"type", "head size", "K,V blocks", "forward GF/s", "of FMA", "of GEMM", "backward GF/s",
+               "of FMA", "of GEMM", "FMA GF/s", "GEMM GF/s"});
   for (const DType compute : options.dtypes) {
     for (const std::int64_t head_size : {64, 128}) {
       for (const int blocks : {1, 8}) {
@@ -112,11 +130,12 @@ void bench_attention(const BenchOptions& options) {
         const std::int64_t heads = std::max<std::int64_t>(1, 512 / head_size);
         AttentionCase attention(*device, compute, tokens, heads, head_size, blocks);
         const double peak = device::measured_cpu_peak_flops(DType::kF32);
+        const double gemm = product_rate(*device, compute, tokens, head_size, blocks, options.repeats);
         const double forward = attention.forward_rate(options.repeats);
         const double backward = attention.backward_rate(options.repeats);
         table.row({std::string(name_of(compute)), std::to_string(head_size), std::to_string(blocks),
-                   gflops(forward), ratio(forward / peak), gflops(backward), ratio(backward / peak),
-                   gflops(peak)});
+                   gflops(forward), ratio(forward / peak), ratio(forward / gemm), gflops(backward),
+                   ratio(backward / peak), ratio(backward / gemm), gflops(peak), gflops(gemm)});
       }
     }
   }

@@ -9,12 +9,16 @@
 namespace slimpipe::app {
 namespace {
 
+using Options = std::shared_ptr<bench::BenchOptions>;
 using Benchmark = void (*)(const bench::BenchOptions&);
 
 void check_sizes(const bench::BenchOptions& options) {
-  if (options.hidden % options.head_size != 0 || options.head_size % 8 != 0) {
-    throw_input_error("--head-size {}: expected a multiple of 8 that divides --hidden {}", options.head_size,
-                      options.hidden);
+  if (options.head_size % 8 != 0) {
+    throw_input_error("--head-size {}: expected a multiple of 8", options.head_size);
+  }
+  if (options.hidden % options.head_size != 0) {
+    throw_input_error("--hidden {}: expected a multiple of the head size {}", options.hidden,
+                      options.head_size);
   }
   if (options.sequence_length % 8 != 0) {
     throw_input_error("--sequence-length {}: expected a multiple of 8", options.sequence_length);
@@ -29,24 +33,16 @@ void check_sizes(const bench::BenchOptions& options) {
   }
 }
 
-CLI::App* add_benchmark(CLI::App& command, Action& action,
-                        const std::shared_ptr<bench::BenchOptions>& options, const char* name,
+/// With the options that every benchmark uses; the others are added to those that use them, so that an option
+/// without an effect is refused.
+CLI::App* add_benchmark(CLI::App& command, Action& action, const Options& options, const char* name,
                         const char* what, Benchmark benchmark) {
   CLI::App* sub = command.add_subcommand(name, what);
   sub->add_option("--repeats", options->repeats, "Measurements; medians are printed")
       ->check(integer_in(1, 1000))
       ->capture_default_str();
-  sub->add_option("--hidden", options->hidden, "Hidden size")
-      ->check(integer_in(8, 1 << 16))
-      ->capture_default_str();
   sub->add_option("--sequence-length", options->sequence_length, "Tokens of the sequence, a multiple of 8")
       ->check(integer_in(8, 1 << 24))
-      ->capture_default_str();
-  sub->add_option("--head-size", options->head_size, "Head size")
-      ->check(integer_in(8, 256))
-      ->capture_default_str();
-  sub->add_option("--layers", options->layers, "Decoder layers, a multiple of 2")
-      ->check(integer_in(2, 1024))
       ->capture_default_str();
   sub->callback([options, benchmark, &action] {
     action = [options, benchmark] {
@@ -58,7 +54,7 @@ CLI::App* add_benchmark(CLI::App& command, Action& action,
   return sub;
 }
 
-void add_dtype(CLI::App& benchmark, const std::shared_ptr<bench::BenchOptions>& options) {
+void add_dtype(CLI::App& benchmark, const Options& options) {
   benchmark
       .add_option_function<std::string>(
           "--dtype",
@@ -69,38 +65,63 @@ void add_dtype(CLI::App& benchmark, const std::shared_ptr<bench::BenchOptions>& 
       ->check(one_of({"fp32", "bf16"}));
 }
 
+void add_hidden(CLI::App& benchmark, const Options& options) {
+  benchmark.add_option("--hidden", options->hidden, "Hidden size, a multiple of the head size")
+      ->check(integer_in(8, 1 << 16))
+      ->capture_default_str();
+}
+
+/// The sizes of a model.
+void add_model(CLI::App& benchmark, const Options& options) {
+  add_hidden(benchmark, options);
+  benchmark.add_option("--head-size", options->head_size, "Head size, a multiple of 8")
+      ->check(integer_in(8, 256))
+      ->capture_default_str();
+  benchmark.add_option("--layers", options->layers, "Decoder layers, a multiple of 2")
+      ->check(integer_in(2, 1024))
+      ->capture_default_str();
+}
+
+void add_step_options(CLI::App& step, const Options& options) {
+  step.add_option("--vocabulary", options->vocabulary, "Tokens of the vocabulary; 257: bytes, 32000: Llama's")
+      ->check(integer_in(2, 1 << 20))
+      ->capture_default_str();
+  step.add_option("--slices", options->slices, "Slices of the sequence, a divisor of its length")
+      ->check(integer_in(1, 1 << 20))
+      ->capture_default_str();
+  step.add_option("--recompute", options->recompute, "none or selective, as memory.recompute")
+      ->check(one_of({"none", "selective"}))
+      ->capture_default_str();
+  step.add_option("--format", options->format, "text or json (one line a compute type)")
+      ->check(one_of({"text", "json"}))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("bench", "Measure what is reached against what this machine can do");
   command->require_subcommand(1);
   command->footer("Every figure is a median within one run, on pinned cores; compare ratios, not machines.");
-  auto options = std::make_shared<bench::BenchOptions>();
+  const auto options = std::make_shared<bench::BenchOptions>();
   CLI::App* gemm =
       add_benchmark(*command, action, options, "gemm",
                     "Matrix products of a layer against the multiply-add peak", bench::bench_gemm);
-  CLI::App* attention =
-      add_benchmark(*command, action, options, "attention", "Attention kernels against the multiply-add peak",
-                    bench::bench_attention);
-  CLI::App* step =
-      add_benchmark(*command, action, options, "step",
-                    "A training step on one device against its matrix products", bench::bench_step);
+  add_hidden(*gemm, options);
+  CLI::App* attention = add_benchmark(*command, action, options, "attention",
+                                      "Attention kernels against the multiply-add peak and matrix products",
+                                      bench::bench_attention);
+  CLI::App* step = add_benchmark(
+      *command, action, options, "step",
+      "A training step on one device against the multiply-add peak and matrix products", bench::bench_step);
+  add_model(*step, options);
+  add_step_options(*step, options);
   for (CLI::App* benchmark : {gemm, attention, step}) add_dtype(*benchmark, options);
-  step->add_option("--vocabulary", options->vocabulary,
-                   "Tokens of the vocabulary; 257: bytes, 32000: Llama's")
-      ->check(integer_in(2, 1 << 20))
-      ->capture_default_str();
-  step->add_option("--slices", options->slices, "Slices of the sequence, a divisor of its length")
-      ->check(integer_in(1, 1 << 20))
-      ->capture_default_str();
-  step->add_option("--recompute", options->recompute, "none or selective, as memory.recompute")
-      ->check(one_of({"none", "selective"}))
-      ->capture_default_str();
-  step->add_option("--format", options->format, "text or json (one line a compute type)")
-      ->check(one_of({"text", "json"}))
-      ->capture_default_str();
-  add_benchmark(*command, action, options, "pipeline", "Two devices: slimpipe against 1f1b and one device",
-                bench::bench_pipeline);
+  CLI::App* pipeline =
+      add_benchmark(*command, action, options, "pipeline",
+                    "Two devices: slimpipe against 1f1b and one device, and the executor's own time",
+                    bench::bench_pipeline);
+  add_model(*pipeline, options);
 }
 
 }  // namespace slimpipe::app

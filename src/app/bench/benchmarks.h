@@ -12,10 +12,10 @@ namespace slimpipe::app::bench {
 
 struct BenchOptions {
   int repeats = 5;
-  std::int64_t hidden = 1024;
   std::int64_t sequence_length = 2048;
-  std::int64_t head_size = 64;
-  std::int64_t layers = 2;
+  std::int64_t hidden = 1024;                               ///< gemm, step, pipeline
+  std::int64_t head_size = 64;                              ///< step, pipeline
+  std::int64_t layers = 2;                                  ///< step, pipeline
   std::vector<DType> dtypes = {DType::kF32, DType::kBF16};  ///< gemm, attention, step
   std::string format = "text";                              ///< step: text or json
   std::int64_t vocabulary = 257;                            ///< step: of the model
@@ -25,6 +25,9 @@ struct BenchOptions {
 
 /// A Llama of these sizes; FFN 8/3 of hidden, rounded up to a multiple of 128.
 [[nodiscard]] config::ModelConfig bench_model(const BenchOptions& options);
+
+/// Processor time of one matrix product, by the product's own interface.
+[[nodiscard]] double gemm_seconds(device::Device& device, const device::Gemm& gemm, int repeats);
 
 /// FLOP/s of the matrix products of one training step of `model` (forward, input and weight gradients of
 /// every linear, in their true shapes), each timed alone by the product's own interface and weighted by its
@@ -36,5 +39,7 @@ void bench_gemm(const BenchOptions& options);
 void bench_attention(const BenchOptions& options);
 void bench_step(const BenchOptions& options);
 void bench_pipeline(const BenchOptions& options);
+/// The last part of bench_pipeline.
+void bench_executor(const BenchOptions& options);
 
 }  // namespace slimpipe::app::bench

@@ -24,15 +24,15 @@ std::vector<Linear> linears(const config::ModelConfig& model) {
           {"down", model.hidden, model.ffn}};
 }
 
-double seconds_of(device::Device& device, const device::Gemm& gemm, int repeats) {
+}  // namespace
+
+double gemm_seconds(device::Device& device, const device::Gemm& gemm, int repeats) {
   device::Operators& ops = device.operators();
   const std::int64_t bytes = ops.gemm_workspace_bytes(gemm);
   const device::Buffer workspace(device.arena(), device::Scope::kWorkspace, bytes, "product scratch");
   const Tensor scratch(workspace.data(), DType::kF32, {bytes / size_of(DType::kF32)});
   return time_seconds(repeats, [&] { ops.gemm(device.stream(), gemm, scratch); }).median;
 }
-
-}  // namespace
 
 config::ModelConfig bench_model(const BenchOptions& options) {
   config::ModelConfig model;
@@ -57,11 +57,11 @@ double gemm_rate(device::Device& device, const config::ModelConfig& model, std::
     const RandomTensor y(device, compute, {tokens, linear.out});
     const RandomTensor d_weight(device, DType::kF32, {linear.out, linear.in});
     const double flops = 2.0 * static_cast<double>(tokens * linear.out * linear.in);
-    const double forward = seconds_of(
+    const double forward = gemm_seconds(
         device, {.a = x.tensor(), .b = weight.tensor(), .c = y.tensor(), .transpose_b = true}, repeats);
     const double d_input =
-        seconds_of(device, {.a = y.tensor(), .b = weight.tensor(), .c = x.tensor()}, repeats);
-    const double d_w = seconds_of(
+        gemm_seconds(device, {.a = y.tensor(), .b = weight.tensor(), .c = x.tensor()}, repeats);
+    const double d_w = gemm_seconds(
         device,
         {.a = y.tensor(), .b = x.tensor(), .c = d_weight.tensor(), .transpose_a = true, .accumulate = true},
         repeats);

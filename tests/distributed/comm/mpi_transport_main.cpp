@@ -15,7 +15,7 @@
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
 
-#include "comm/mpi_transport.h"
+#include "support/mpi_harness.h"
 #include "support/transport_suite.h"
 
 namespace slimpipe::comm {
@@ -23,32 +23,17 @@ namespace {
 
 constexpr int kReportedStatus = 7;
 
-class MpiHarness final : public test::DeviceHarness {
- public:
-  MpiHarness(MpiSession& session, int devices, int max_plain_bytes)
-      : session_(session),
-        topology_({.pipeline = devices}, session.environment().size, session.environment().rank),
-        max_plain_bytes_(max_plain_bytes) {}
-  [[nodiscard]] int devices() const override { return topology_.devices(); }
-  [[nodiscard]] std::vector<int> local_devices() const override { return topology_.local_devices(); }
+using test::MpiHarness;
 
- protected:
-  std::unique_ptr<Transport> make_transport(FirstError& first_error) override {
-    return make_mpi_transport(topology_, first_error, max_plain_bytes_);
-  }
-  void synchronise() override { session_.barrier(); }
-
- private:
-  MpiSession& session_;
-  Topology topology_;
-  int max_plain_bytes_;
-};
-
-/// The whole suite with plain messages, and with those above 5003 bytes taking the way of long ones.
+/// The whole suite with each caller of MPI, with plain messages, and with those above 5003 bytes taking the
+/// way of long ones.
 void run_suite(MpiSession& session, int devices) {
-  for (const int max_plain_bytes : {INT_MAX, 5003}) {
-    MpiHarness harness(session, devices, max_plain_bytes);
-    test::run_transport_suite(harness);
+  for (const bool spare_core : {false, true}) {
+    if (spare_core && devices > session.environment().size) continue;  // an engine thread calls in any case
+    for (const int max_plain_bytes : {INT_MAX, 5003}) {
+      MpiHarness harness(session, devices, {.spare_core = spare_core, .max_plain_bytes = max_plain_bytes});
+      test::run_transport_suite(harness);
+    }
   }
 }
 
@@ -67,7 +52,8 @@ void run_session(MpiSession& session, int devices) {
   // A topology that does not fit the world is refused before anything is sent.
   FirstError first_error;
   try {
-    (void)make_mpi_transport(Topology({.pipeline = 2 * devices}, 2 * devices, 0), first_error);
+    (void)make_mpi_transport(Topology({.pipeline = 2 * devices}, 2 * devices, 0), first_error,
+                             MpiTransportOptions{});
   } catch (const Error&) {
     return;
   }
@@ -76,7 +62,7 @@ void run_session(MpiSession& session, int devices) {
 
 void run_long_message(MpiSession& session, int devices) {
   constexpr std::int64_t kBytes = (std::int64_t{1} << 31) + 12'345;
-  MpiHarness harness(session, devices, INT_MAX);
+  MpiHarness harness(session, devices, {});
   const Channel channel{.source = 0, .destination = devices - 1, .purpose = Purpose::kActivation};
   harness.run_well([&](const test::DeviceContext& context) {
     if (context.device != 0 && context.device != devices - 1) return;
@@ -106,7 +92,7 @@ void run_death(MpiSession& session, int devices, std::string_view death) {
   session.barrier();
   const Topology topology({.pipeline = devices}, environment.size, environment.rank);
   FirstError first_error;
-  const auto transport = make_mpi_transport(topology, first_error);
+  const auto transport = make_mpi_transport(topology, first_error, MpiTransportOptions{});
   if (environment.rank == environment.size - 1) die(session, death);
   const int device = topology.local_devices().front();
   Endpoint& endpoint = transport->endpoint(device);

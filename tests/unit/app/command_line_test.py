@@ -63,6 +63,24 @@ class CommandLine(unittest.TestCase):
         self.assertIn("--frobnicate", error)
         self.assertIn("See: slimpipe schedule --help", error)
 
+    def test_a_benchmark_refuses_options_that_it_would_not_use(self):
+        unused = {"gemm": ("--head-size", "--layers", "--slices", "--vocabulary", "--format"),
+                  "attention": ("--hidden", "--head-size", "--layers", "--slices", "--format"),
+                  "pipeline": ("--dtype", "--slices", "--vocabulary", "--recompute", "--format")}
+        for benchmark, options in unused.items():
+            for option in options:
+                error = self.refused("bench", benchmark, option, "64")
+                self.assertTrue(error.startswith(f"slimpipe bench {benchmark}: "), error)
+                self.assertIn(option, error)
+
+    def test_sizes_that_a_benchmark_cannot_have_are_named(self):
+        for arguments, problem in ((("gemm", "--hidden", "100"), "--hidden 100: expected a multiple of the head size 64"),
+                                   (("step", "--head-size", "12"), "--head-size 12: expected a multiple of 8"),
+                                   (("attention", "--sequence-length", "12"), "--sequence-length 12: expected a multiple"),
+                                   (("step", "--slices", "3"), "--slices 3: expected a divisor"),
+                                   (("pipeline", "--layers", "3"), "--layers 3: expected a multiple of 2")):
+            self.assertIn(problem, self.refused("bench", *arguments))
+
     def test_a_time_that_sums_cannot_hold_is_refused(self):
         for times in ("1e308,1", "1,inf", "nan,1", "0,1", "1,-1", "1e-320,1", "1,0x10"):
             error = self.refused("schedule", "--cost", times)

@@ -5,29 +5,13 @@
 #include "slimpipe/comm/transport.h"
 
 #include "support/catch.h"
+#include "support/in_process_harness.h"
 #include "support/transport_suite.h"
 
 namespace slimpipe::comm {
 namespace {
 
-class InProcessHarness final : public test::DeviceHarness {
- public:
-  explicit InProcessHarness(int devices) : devices_(devices) {}
-  [[nodiscard]] int devices() const override { return devices_; }
-  [[nodiscard]] std::vector<int> local_devices() const override {
-    std::vector<int> all(static_cast<std::size_t>(devices_));
-    std::iota(all.begin(), all.end(), 0);
-    return all;
-  }
-
- protected:
-  std::unique_ptr<Transport> make_transport(FirstError& first_error) override {
-    return make_in_process_transport(devices_, first_error);
-  }
-
- private:
-  int devices_;
-};
+using test::InProcessHarness;
 
 constexpr Channel kZeroToOne{.source = 0, .destination = 1, .purpose = Purpose::kActivation};
 

@@ -3,9 +3,7 @@
 
 #include "slimpipe/runtime/executor.h"
 
-#include <algorithm>
 #include <deque>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -14,6 +12,7 @@
 #include "slimpipe/runtime/device_threads.h"
 
 #include "support/catch.h"
+#include "support/fake_runner.h"
 
 namespace slimpipe::runtime {
 namespace {
@@ -37,49 +36,7 @@ std::vector<Program> programs() {
                  input);
 }
 
-/// Keeps a buffer a message, stamps what it sends and notes what it does. The call `fail_at` throws.
-class FakeRunner : public StepRunner {
- public:
-  explicit FakeRunner(int device, int fail_at = -1) : device_(device), fail_at_(fail_at) {}
-
-  void begin(const Program&, const StepTokens&) override {}
-  void run(const Step& step, device::Stream& stream) override {
-    note(step);
-    done_.push_back(describe(step));
-    streams_.insert(&stream);
-  }
-  std::span<std::byte> message(const Step& step, const Transfer& transfer) override {
-    note(step);
-    std::vector<std::byte>& buffer = buffers_[&transfer];
-    if (!buffer.empty()) throw Error("a message is posted twice");
-    const bool send = step.kind == StepKind::kPostSend;
-    buffer.assign(transfer.bytes, send ? std::byte(device_ + 1) : std::byte(0));
-    return buffer;
-  }
-  void message_done(const Step& step, const Transfer& transfer) override {
-    note(step);
-    const std::vector<std::byte>& buffer = buffers_.at(&transfer);
-    const auto expected = std::byte(transfer.channel.source + 1);
-    if (!std::ranges::all_of(buffer, [&](std::byte b) { return b == expected; }))
-      throw Error("a message is not what its sender wrote");
-    buffers_.erase(&transfer);
-  }
-  [[nodiscard]] std::vector<double> losses() override { return {}; }
-  void check_nothing_left() const override { CHECK(buffers_.empty()); }
-  [[nodiscard]] const std::vector<std::string>& done() const { return done_; }
-  [[nodiscard]] const std::set<device::Stream*>& streams() const { return streams_; }
-
- private:
-  void note(const Step& step) {
-    if (calls_++ == fail_at_) throw Error("broken at " + describe(step));
-  }
-  int device_;
-  int fail_at_;
-  int calls_ = 0;
-  std::vector<std::string> done_;
-  std::set<device::Stream*> streams_;
-  std::map<const Transfer*, std::vector<std::byte>> buffers_;
-};
+using test::FakeRunner;
 
 /// Devices with fake runners over the in-process transport.
 struct Devices {
@@ -87,7 +44,9 @@ struct Devices {
   explicit Devices(int failing_device = -1, int fail_at = -1)
       : transport(comm::make_in_process_transport(kDevices, first_error)) {
     for (int d = 0; d < kDevices; ++d) {
-      runners.emplace_back(d, d == failing_device ? fail_at : -1);
+      runners.emplace_back(d, [=](int call, const Step& step) {
+        if (d == failing_device && call == fail_at) throw Error("broken at " + describe(step));
+      });
       progress.emplace_back(d);
     }
   }
