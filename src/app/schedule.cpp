@@ -93,7 +93,8 @@ void add_schedule(CLI::App& app, Action& action) {
                    "Times of a slice's forward and backward (gpipe, 1f1b: a sequence's)")
       ->type_name("F,B")
       ->delimiter(',')
-      ->expected(2)
+      ->type_size(2)
+      ->expected(1)
       ->check(number_in(1 / kMaxTime, kMaxTime))
       ->default_str("1,2");
   command
