@@ -1,5 +1,5 @@
 #pragma once
-// What is known of the terminal that a standard stream may be: the one place that asks the environment for it.
+// What is known of the terminal that a standard stream may be. Nothing else asks the environment for it.
 
 namespace slimpipe {
 
