@@ -9,7 +9,8 @@ usage() {
 Usage: scripts/quickstart.sh [--text FILE...] [--run-dir DIR] [--no-install] [--set KEY=VALUE]...
 
 Installs missing packages, builds slimpipe (Release), makes a token file from real text, and trains the small
-Llama of configs/quickstart.yaml on four pipeline devices inside one process, with sliced sequences.
+Llama of configs/quickstart.yaml on four pipeline devices inside one process, with sliced sequences. Fails where
+the validation loss has not come down to three quarters of what it was before the first step.
 
   --text FILE...   train on these text or JSON-lines files (default: this repository's sources and documents)
   --run-dir DIR    where the run goes (default: runs/quickstart-<date>-<time> in the repository)
@@ -88,12 +89,19 @@ build/slimpipe data prepare --output "$tokens" "${texts[@]}"
 heading "Training"
 build/slimpipe train configs/quickstart.yaml --run-dir "$run_dir" --set "data.train=$tokens" "${settings[@]}"
 
-heading "Done"
+heading "Result"
 python3 - "$run_dir/summary.json" <<'PYTHON'
 import json, sys
 summary = json.load(open(sys.argv[1]))
 first, last = summary["initial_validation_loss"], summary["final_validation_loss"]
+if first is None or last is None:  # not finite, or no validation
+    sys.exit(f"quickstart: {sys.argv[1]} has no validation loss from before and after the training, so nothing shows "
+             "that the model has learnt; data.validation_fraction must leave some text to validate on")
+expected = 0.75 * first
 print(f"validation loss {first:.3f} -> {last:.3f} in {summary['steps']} steps, {summary['seconds']:.0f} s")
+if not last <= expected:
+    sys.exit(f"quickstart: the model has not learnt: its validation loss is {last:.3f}, expected at most {expected:.3f} "
+             "(0.75 of the first). With settings of your own: more training.steps, another training.lr, more text")
 PYTHON
 
 # Open MPI counts cores as slots, and refuses root unless told.

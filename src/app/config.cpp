@@ -54,7 +54,9 @@ void add_config(CLI::App& app, Action& action) {
 
   CLI::App* reference =
       command->add_subcommand("reference", "Print every key with type, default and meaning, in Markdown");
-  reference->footer("");
+  reference->footer(
+      "configs/REFERENCE.md is its output. Example:\n"
+      "  slimpipe config reference | less");
   reference->callback([&action] {
     action = [] {
       std::fputs(config::reference().c_str(), stdout);

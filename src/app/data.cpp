@@ -44,8 +44,9 @@ void add_prepare(CLI::App& command, Action& action) {
     action = [options] {
       options->prepare.format = text_format(options->format);
       const data::PrepareResult result = data::prepare(options->prepare);
-      std::printf("%s: %lld tokens in %lld documents\n", options->prepare.output.c_str(),
-                  static_cast<long long>(result.tokens), static_cast<long long>(result.documents));
+      std::printf("%s: %lld tokens in %lld document%s\n", options->prepare.output.c_str(),
+                  static_cast<long long>(result.tokens), static_cast<long long>(result.documents),
+                  result.documents == 1 ? "" : "s");
       return 0;
     };
   });
@@ -62,7 +63,9 @@ void add_inspect(CLI::App& command, Action& action) {
   inspect->add_option("--samples", options->samples, "Documents whose beginning is shown")
       ->capture_default_str()
       ->check(integer_in(0, 1000));
-  inspect->footer("Reads every token once, so a file that passes is whole.");
+  inspect->footer(
+      "Reads every token once, so a file that passes is whole. Example:\n"
+      "  slimpipe data inspect data.tok --samples 10");
   inspect->callback([options, &action] {
     action = [options] {
       std::fputs(data::inspect(options->file, options->samples).c_str(), stdout);

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <fmt/ranges.h>
 #include <memory>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/core/terminal.h"
 #include "slimpipe/schedule/simulate.h"
 #include "slimpipe/schedule/validate.h"
 
@@ -33,12 +33,10 @@ struct ScheduleOptions {
 /// Times are bounded so that no sum of them, nor any share of one in another, leaves the range of a double.
 constexpr double kMaxTime = 1e100;
 
-int terminal_width() {
+int drawing_width() {
   constexpr int kDefault = 160;
-  winsize size{};
-  const bool known =
-      isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : kDefault;
+  const int columns = terminal_columns(STDOUT_FILENO);
+  return columns > 0 ? columns : kDefault;
 }
 
 int run_schedule(ScheduleOptions options) {
@@ -51,7 +49,7 @@ int run_schedule(ScheduleOptions options) {
   if (options.format == "json") {
     std::printf("%s\n", schedule::to_json(built, simulation).c_str());
   } else {
-    const int width = options.width > 0 ? options.width : terminal_width();
+    const int width = options.width > 0 ? options.width : drawing_width();
     std::fputs(schedule::draw(built, simulation, width).c_str(), stdout);
   }
   return 0;
@@ -95,7 +93,8 @@ void add_schedule(CLI::App& app, Action& action) {
                    "Times of a slice's forward and backward (gpipe, 1f1b: a sequence's)")
       ->type_name("F,B")
       ->delimiter(',')
-      ->expected(2)
+      ->type_size(2)
+      ->expected(1)
       ->check(number_in(1 / kMaxTime, kMaxTime))
       ->default_str("1,2");
   command

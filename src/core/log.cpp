@@ -1,12 +1,15 @@
 #include "slimpipe/core/log.h"
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/core/terminal.h"
 
 namespace slimpipe::log {
 namespace {
@@ -32,8 +35,19 @@ struct Log {
       std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
   spdlog::logger logger{"slimpipe", terminal};
   std::string prefix;
+  std::function<void()> before_terminal_line;
 
-  Log() { apply(Options{}); }
+  Log() {
+    terminal->set_color_mode(wants_colour(STDERR_FILENO) ? spdlog::color_mode::always
+                                                         : spdlog::color_mode::never);
+    apply(Options{});
+  }
+
+  void write(spdlog::level::level_enum level, std::string_view text) {
+    if (before_terminal_line && logger.should_log(level) && terminal->should_log(level))
+      before_terminal_line();
+    logger.log(level, "{}{}", prefix, text);
+  }
 
   void apply(const Options& options) {
     prefix = options.rank >= 0 ? fmt::format("[rank {}] ", options.rank) : "";
@@ -72,7 +86,7 @@ void add_file(const std::filesystem::path& file) {
 void write(Level level, std::string_view text) {
   Log& log = instance();
   const std::scoped_lock lock(log.mutex);
-  log.logger.log(spdlog_level(level), "{}{}", log.prefix, text);
+  log.write(spdlog_level(level), text);
 }
 
 void write_to_files(Level level, std::string_view text) {
@@ -80,8 +94,14 @@ void write_to_files(Level level, std::string_view text) {
   const std::scoped_lock lock(log.mutex);
   const auto shown = log.terminal->level();
   log.terminal->set_level(spdlog::level::off);
-  log.logger.log(spdlog_level(level), "{}{}", log.prefix, text);
+  log.write(spdlog_level(level), text);
   log.terminal->set_level(shown);
+}
+
+void before_terminal_line(std::function<void()> action) {
+  Log& log = instance();
+  const std::scoped_lock lock(log.mutex);
+  log.before_terminal_line = std::move(action);
 }
 
 void flush() {

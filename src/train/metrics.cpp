@@ -9,6 +9,7 @@
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
+#include "slimpipe/core/terminal.h"
 #include "slimpipe/io/files.h"
 #include "slimpipe/model/parameters.h"
 
@@ -113,9 +114,19 @@ std::string progress_text(const StepMetrics& metrics) {
 }
 
 ProgressLine::ProgressLine(bool enabled, bool launched, std::int64_t every)
-    : enabled_(enabled), terminal_(!launched && isatty(STDOUT_FILENO) == 1), every_(every) {}
+    : enabled_(enabled),
+      terminal_(enabled && !launched && takes_escape_sequences(STDOUT_FILENO)),
+      every_(every) {
+  if (!terminal_) return;
+  log::before_terminal_line([this] {
+    const std::scoped_lock lock(mutex_);
+    end_line();
+  });
+}
 
 ProgressLine::~ProgressLine() {
+  if (!terminal_) return;
+  log::before_terminal_line({});
   end_line();
 }
 
@@ -125,25 +136,40 @@ void ProgressLine::show(const StepMetrics& metrics) {
   if (!stays && metrics.step % every_ != 0 && !terminal_) return;
   const std::string text = progress_text(metrics);
   if (terminal_) {
-    constexpr const char* kClearLine = "\r\033[K";
-    std::fprintf(stdout, "%s%s", kClearLine, text.c_str());
-    line_open_ = true;
-    if (stays) end_line();
+    rewrite(text, stays);
   } else {
     std::fprintf(stdout, "%s\n", text.c_str());
+    std::fflush(stdout);
   }
+}
+
+void ProgressLine::rewrite(std::string text, bool stays) {
+  constexpr const char* kClearLine = "\r\033[K";
+  constexpr int kUsualColumns = 80;
+  const std::scoped_lock lock(mutex_);
+  if (!stays) {
+    // A line that the terminal wraps cannot be rewritten: only its last row would be cleared.
+    const int columns = terminal_columns(STDOUT_FILENO);
+    text.resize(std::min(text.size(), static_cast<std::size_t>((columns > 0 ? columns : kUsualColumns) - 1)));
+  }
+  std::fprintf(stdout, "%s%s", kClearLine, text.c_str());
   std::fflush(stdout);
+  line_open_ = true;
+  if (stays) end_line();
 }
 
 void ProgressLine::note(const std::string& text) {
   if (!enabled_) return;
+  const std::scoped_lock lock(mutex_);
   end_line();
   std::fprintf(stdout, "%s\n", text.c_str());
   std::fflush(stdout);
 }
 
 void ProgressLine::end_line() {
-  if (line_open_) std::fputc('\n', stdout);
+  if (!line_open_) return;
+  std::fputc('\n', stdout);
+  std::fflush(stdout);
   line_open_ = false;
 }
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fmt/core.h>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,9 @@ void add_file(const std::filesystem::path& file);
 void write(Level level, std::string_view text);
 /// The same for the files alone: what the terminal is told in another way.
 void write_to_files(Level level, std::string_view text);
+/// Called before every line that goes to the terminal, by the thread that logs, so that whoever shares the
+/// terminal can leave the line it is on; it must not log. An empty action ends it: it is not running then.
+void before_terminal_line(std::function<void()> action);
 /// Flushes terminal and file; called before the process is aborted.
 void flush();
 

@@ -23,8 +23,8 @@ struct TraceEvent {
   TraceLane lane = TraceLane::kSteps;
 };
 
-/// Writes the events; tracks are named "device i", messages "device i messages". Throws Error where
-/// writing fails.
+/// Writes the events: spans of steps on tracks named "device i", messages as asynchronous events. Throws
+/// Error where writing fails.
 void write_trace(const std::filesystem::path& path, const std::vector<TraceEvent>& events, int process);
 
 }  // namespace slimpipe::io

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -54,23 +55,28 @@ void forget_steps_after(const std::filesystem::path& metrics, std::int64_t step)
 /// "step 20/300  loss 2.3123  norm 0.83  lr 9.1e-04  12.3k tok/s  412 ms  bubble 12 %".
 [[nodiscard]] std::string progress_text(const StepMetrics& metrics);
 
-/// Writes progress to standard output: one line that is rewritten on a terminal, plain lines elsewhere.
+/// Writes progress to standard output: one line that is rewritten on a terminal, plain lines elsewhere. Lines
+/// of the log end the line that is being rewritten.
 class ProgressLine {
  public:
   /// `launched`: mpirun gives its processes a terminal of its own whatever its output is, so the terminal it
   /// shows is not believed.
   ProgressLine(bool enabled, bool launched, std::int64_t every);
   ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
   void show(const StepMetrics& metrics);
   /// A line of its own that stays.
   void note(const std::string& text);
 
  private:
+  void rewrite(std::string text, bool stays);
   void end_line();
-  bool enabled_;
-  bool terminal_;
+  const bool enabled_;
+  const bool terminal_;
+  const std::int64_t every_;
+  std::mutex mutex_;  ///< guards what follows: any thread may log
   bool line_open_ = false;
-  std::int64_t every_;
 };
 
 }  // namespace slimpipe::train

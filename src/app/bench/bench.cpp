@@ -102,7 +102,12 @@ void add_step_options(CLI::App& step, const Options& options) {
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("bench", "Measure what is reached against what this machine can do");
   command->require_subcommand(1);
-  command->footer("Every figure is a median within one run, on pinned cores; compare ratios, not machines.");
+  command->footer(
+      "Every figure is a median within one run, on pinned cores; compare ratios, not machines. Examples:\n"
+      "  slimpipe bench gemm --repeats 9\n"
+      "  slimpipe bench attention --sequence-length 8192\n"
+      "  slimpipe bench step --sequence-length 8192 --slices 16\n"
+      "  slimpipe bench pipeline --hidden 512");
   const auto options = std::make_shared<bench::BenchOptions>();
   CLI::App* gemm =
       add_benchmark(*command, action, options, "gemm",

@@ -15,14 +15,39 @@ import time
 from whole_run import STEPS, alive, check, main, wait_for
 
 
-def same_numbers_in_every_layout(bench):
-    bench.run("one")
-    check(len(bench.numbers("one")) == STEPS, "a line a step")
+def same_in_every_layout(bench, prefix, **settings):
+    one = f"{prefix}-one"
+    bench.run(one, **settings)
+    check(len(bench.numbers(one)) == STEPS, "a line a step")
     for processes in (2, 4):
-        bench.run(f"mpi{processes}", processes=processes)
-        check(bench.numbers(f"mpi{processes}") == bench.numbers("one"), f"{processes} processes differ")
-        check(bench.checkpoint(f"mpi{processes}") == bench.checkpoint("one"),
-              f"{processes} processes: parameters differ")
+        name = f"{prefix}-mpi{processes}"
+        bench.run(name, processes=processes, **settings)
+        check(bench.numbers(name) == bench.numbers(one), f"{name}: numbers differ")
+        check(bench.checkpoint(name) == bench.checkpoint(one), f"{name}: parameters differ")
+    return bench.numbers(one)
+
+
+def same_numbers_in_every_layout(bench):
+    same_in_every_layout(bench, "fp32")
+
+
+def same_numbers_in_every_layout_with_bf16_and_recompute(bench):
+    fp32 = {"training__dtype": "fp32"}
+    bf16 = {"training__dtype": "bf16"}
+    selective = {"memory__recompute": "selective"}
+    numbers = {name: same_in_every_layout(bench, name, **settings) for name, settings in {
+        "fp32-selective": fp32 | selective, "bf16": bf16, "bf16-selective": bf16 | selective}.items()}
+    # What is computed again is what was kept; another type is another run.
+    check(numbers["bf16-selective"] == numbers["bf16"], "recompute changes the numbers of bf16")
+    bench.run("fp32", **fp32)
+    check(numbers["fp32-selective"] == bench.numbers("fp32"), "recompute changes the numbers of fp32")
+    check(numbers["bf16"] != numbers["fp32-selective"], "bf16 computes as fp32 does")
+
+    def saved(name):
+        return sum(device["peak_bytes_saved_activations"] for device in bench.metrics(name)[STEPS]["devices"])
+
+    check(saved("bf16-selective-one") < saved("bf16-one"), "recompute saves nothing")
+    check(saved("bf16-one") < saved("fp32"), "bf16 saves nothing")
 
 
 def resumed_run_is_the_undisturbed_one(bench):
@@ -158,6 +183,7 @@ def stopped_process_is_reported_and_waited_for(bench):
 if __name__ == "__main__":
     sys.exit(main(
         same_numbers_in_every_layout,
+        same_numbers_in_every_layout_with_bf16_and_recompute,
         resumed_run_is_the_undisturbed_one,
         killed_run_goes_on,
         dead_rank_ends_the_job,

@@ -99,11 +99,14 @@ class Bench:
                        stdout=subprocess.DEVNULL)
         (folder / "run.yaml").write_text(MODEL)
 
-    def command(self, name, *arguments, processes=0, **settings):
-        """Of a run in the folder `name`; `section__key=value` overrides a setting."""
-        settings.setdefault("data__train", self.folder / "tokens")
+    def command(self, name, *arguments, processes=0, configuration=None, **settings):
+        """Of a run in the folder `name`; `section__key=value` overrides a setting of `configuration`, which is
+        the bench's own and complete with the data's place unless it is given."""
+        if configuration is None:
+            configuration = self.folder / "run.yaml"
+            settings.setdefault("data__train", self.folder / "tokens")
         command = [*self.mpirun, "-np", str(processes)] if processes else []
-        command += [self.slimpipe, "train", self.folder / "run.yaml", "--run-dir", self.folder / name]
+        command += [self.slimpipe, "train", configuration, "--run-dir", self.folder / name]
         command += arguments
         for key, value in settings.items():
             command += ["--set", f"{key.replace('__', '.')}={value}"]
