@@ -118,8 +118,9 @@ class MixedEndpoint final : public Endpoint {
 
 class MpiTransport final : public Transport {
  public:
-  MpiTransport(const Topology& topology, FirstError& first_error, int max_plain_bytes) {
-    auto requests = std::make_unique<MpiRequests>(topology, max_plain_bytes);
+  MpiTransport(const Topology& topology, FirstError& first_error, int max_plain_bytes,
+               PatienceLimits patience) {
+    auto requests = std::make_unique<MpiRequests>(topology, max_plain_bytes, patience);
     const std::vector<int> local = topology.local_devices();
     first_device_ = local.front();
     if (local.size() == 1) {
@@ -153,12 +154,13 @@ class MpiTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
-                                              int max_plain_bytes) {
-  return std::make_unique<MpiTransport>(topology, first_error, max_plain_bytes);
+                                              int max_plain_bytes, PatienceLimits patience) {
+  return std::make_unique<MpiTransport>(topology, first_error, max_plain_bytes, patience);
 }
 
-std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error) {
-  return make_mpi_transport(topology, first_error, INT_MAX);
+std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
+                                              PatienceLimits patience) {
+  return make_mpi_transport(topology, first_error, INT_MAX, patience);
 }
 
 }  // namespace slimpipe::comm

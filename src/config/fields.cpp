@@ -129,7 +129,9 @@ std::vector<Field> operation_rows() {
       flag(SLIMPIPE_FIELD(log.trace), "write a Chrome/Perfetto trace of one step as it was executed"),
       integer(SLIMPIPE_FIELD(log.trace_step), {1, kMaxTokens}, "the step that is traced, counted from 1"),
       number(SLIMPIPE_FIELD(log.watchdog_seconds), {.low = 0, .high = 1e6},
-             "seconds without any progress after which every device's action is printed; 0: never"),
+             "seconds without any progress after which every device's action is printed, and who is missing "
+             "where processes wait for each other; ten times as long with all devices only waiting ends the "
+             "run; 0: nothing is printed, and 600 s end it"),
   };
 }
 

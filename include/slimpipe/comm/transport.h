@@ -10,6 +10,7 @@
 #include <string>
 
 #include "slimpipe/comm/topology.h"
+#include "slimpipe/core/patience.h"
 #include "slimpipe/core/stop.h"
 
 namespace slimpipe::comm {
@@ -69,9 +70,10 @@ class Transport {
 
 /// In-process queues between the devices of one process, MPI between processes. MPI must be initialised
 /// (comm/mpi.h). With one local device its thread makes all MPI calls, from post, test, wait and
-/// progress; with more an engine thread of this process makes them. Uses a communicator of its own;
-/// checks that its tags fit MPI_TAG_UB.
-[[nodiscard]] std::unique_ptr<Transport> make_mpi_transport(const Topology& topology,
-                                                            FirstError& first_error);
+/// progress; with more an engine thread of this process makes them. Uses a communicator of its own, which all
+/// processes make together (`patience` says how long one waits for the others there); checks that its tags
+/// fit MPI_TAG_UB.
+[[nodiscard]] std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
+                                                            PatienceLimits patience = {});
 
 }  // namespace slimpipe::comm

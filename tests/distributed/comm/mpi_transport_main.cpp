@@ -34,7 +34,7 @@ class MpiHarness final : public test::DeviceHarness {
 
  protected:
   std::unique_ptr<Transport> make_transport(FirstError& first_error) override {
-    return make_mpi_transport(topology_, first_error, max_plain_bytes_);
+    return make_mpi_transport(topology_, first_error, max_plain_bytes_, {});
   }
   void synchronise() override { session_.barrier(); }
 

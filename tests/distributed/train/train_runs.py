@@ -150,7 +150,7 @@ def stopped_process_is_reported_and_waited_for(bench):
     finally:
         os.kill(pids[1], signal.SIGCONT)
     check(job.wait() == 0, job.output())
-    report = r"watchdog: nothing has moved for .+ s:\s+device 0: (waits in step \d+ of \d+: .+|sum of .+)"
+    report = r"watchdog: nothing has moved for .+ s:\s+device 0: waiting, (step \d+ of \d+: .+|sum of .+)"
     check(re.search(report, job.output()), f"expected {report}:\n{job.output()}")
     check(bench.numbers("stopped") == bench.numbers("whole"), "numbers differ")
 
