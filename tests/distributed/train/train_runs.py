@@ -155,6 +155,29 @@ def stopped_process_is_reported_and_waited_for(bench):
     check(bench.numbers("stopped") == bench.numbers("whole"), "numbers differ")
 
 
+def process_that_stays_stopped_ends_the_job(bench):
+    job = bench.start("stays", processes=2, training__steps=100000, log__watchdog_seconds=0.5)
+    wait_for(lambda: bench.steps_done("stays") >= 2 or job.process.poll() is not None, "two steps")
+    pids = job.ranks()
+    check(sorted(pids) == [0, 1], f"ranks {pids}:\n{job.output()}")
+    os.kill(pids[1], signal.SIGSTOP)
+    check(job.wait() == 1, job.output())
+    cause = json.loads((bench.folder / "stays" / "failure.json").read_text())["cause"]
+    told = r"given up: nothing has moved for .+ s:\n  device 0: waiting, .+\n  device 1: waiting, .+"
+    check(re.search(told, cause), f"expected {told}:\n{cause}")
+
+
+def process_that_never_starts_ends_the_job(bench):
+    command = bench.command("absent", processes=2, log__watchdog_seconds=0.2)
+    program = command.index(bench.slimpipe)
+    stop_rank_1 = 'test "$OMPI_COMM_WORLD_RANK" != 1 || kill -STOP $$; exec "$@"'
+    command[program:program] = ["sh", "-c", stop_rank_1, "sh"]
+    job = bench.start_command("absent", command)
+    check(job.wait() == 1, job.output())
+    told = r"given up: rank 0 has waited .+ s for all processes of the run to initialise MPI"
+    check(re.search(told, job.output()), f"expected {told}:\n{job.output()}")
+
+
 if __name__ == "__main__":
     sys.exit(main(
         same_numbers_in_every_layout,
@@ -165,4 +188,6 @@ if __name__ == "__main__":
         too_many_skipped_steps_end_the_run,
         bad_input_is_told_once,
         stopped_process_is_reported_and_waited_for,
+        process_that_stays_stopped_ends_the_job,
+        process_that_never_starts_ends_the_job,
     ))

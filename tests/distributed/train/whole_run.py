@@ -110,7 +110,10 @@ class Bench:
         return list(map(str, command))
 
     def start(self, name, *arguments, **options):
-        job = Job(self.command(name, *arguments, **options), self.folder / f"{name}.{len(self.jobs)}.out")
+        return self.start_command(name, self.command(name, *arguments, **options))
+
+    def start_command(self, name, command):
+        job = Job(command, self.folder / f"{name}.{len(self.jobs)}.out")
         self.jobs.append(job)
         return job
 
