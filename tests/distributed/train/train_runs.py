@@ -91,7 +91,7 @@ def out_of_memory_is_named_once(bench):
     output = bench.run("short", processes=2, status=1, memory__limit=int(max(peaks)) - 1)
     check(output.count("out of memory") == 1, f"named not once:\n{output}")
     site = (rf"device {device} \(rank {rank}\), training step \d+, step \d+ of \d+: [FBW]\d+\.\d+\.\d+ .+: "
-            rf"device {device}: out of memory: .+ needs \d+ bytes")
+            rf"device {device}: out of memory: .+ needs \d+ bytes \(\w+: fp32\[[\d, ]+\]")
     check(re.search(site, output), f"expected {site}:\n{output}")
     for key in ("memory.limit", "memory.recompute"):
         check(output.count(key) == 1, f"{key} is advised not once:\n{output}")
