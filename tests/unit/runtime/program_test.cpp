@@ -91,15 +91,6 @@ TEST_CASE("a step is told with the layer of the model, or the tensor that moves 
         "wait send: combine tied gradients: gradient of the tied embedding, 64 bytes to device 0");
 }
 
-TEST_CASE("layers of a device's chunks are told by their place in the model", "[unit]") {
-  schedule::Spec s = spec(schedule::Kind::kSlimPipe, 2, 2, 2, 2);
-  s.virtual_stages = 2;
-  REQUIRE(schedule::problems(s).empty());
-  const std::vector<Program> programs = compile(schedule::build(s), input_for(2, 0));
-  CHECK(programs[0].first_layers == std::vector{0, 2});
-  CHECK(programs[1].first_layers == std::vector{1, 3});
-}
-
 TEST_CASE("a program set that cannot finish is told apart, with what each device waits for", "[unit]") {
   std::vector<Program> programs = small_programs();
   // Device 0 waits for its first gradient before it sends its first activation.
