@@ -120,7 +120,8 @@ MpiSession::MpiSession(PatienceLimits patience) : exceptions_at_start_(std::unca
     return;
   }
   watch_ = std::make_unique<WaitWatch>(patience, fmt::format("rank {}", launcher_rank()));
-  const Waiting waiting(*watch_, "all processes of the run to initialise MPI (missing is who does not say this)");
+  const Waiting waiting(*watch_,
+                        "all processes of the run to initialise MPI (missing is who does not say this)");
   initialise();
   environment_ = query_environment();
   check_world_size(environment_.size);

@@ -9,7 +9,6 @@ namespace slimpipe::comm {
 
 /// `max_plain_bytes`: see MpiRequests.
 [[nodiscard]] std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
-                                                            int max_plain_bytes,
-                                                            PatienceLimits patience);
+                                                            int max_plain_bytes, PatienceLimits patience);
 
 }  // namespace slimpipe::comm

@@ -51,9 +51,8 @@ void WaitWatch::loop() {
     const Patience::Verdict verdict = patience_.look(std::chrono::steady_clock::now());
     const bool give_up = verdict.give_up && !std::exchange(given_up_, verdict.give_up);
     if (!verdict.report && !give_up) continue;
-    const std::string text =
-        fmt::format("{} has waited {:.3g} s for {}", who_,
-                    std::chrono::duration<double>(verdict.quiet).count(), awaited_);
+    const std::string text = fmt::format("{} has waited {:.3g} s for {}", who_,
+                                         std::chrono::duration<double>(verdict.quiet).count(), awaited_);
     if (verdict.report) report_(text);
     if (give_up) {
       give_up_(fmt::format("given up: {}. See whether a process is stopped, or its host out of reach", text));

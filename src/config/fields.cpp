@@ -114,9 +114,10 @@ std::vector<Field> operation_rows() {
           .only({"auto", "cpu"}),
       integer(SLIMPIPE_FIELD(device.per_process), {0, kMaxDevices},
               "devices one process drives, a divisor of their number; 0: shared evenly by the processes"),
-      integer(
-          SLIMPIPE_FIELD(device.threads), {1, 256},
-          "CPU threads a device computes with; matrix products use one, so that sums do not depend on it"),
+      integer(SLIMPIPE_FIELD(device.threads), {1, 256},
+              "CPU threads a device computes with; matrix products use one, so that sums do not depend on "
+              "it. MFU "
+              "is counted against the cores of all"),
 
       integer(SLIMPIPE_FIELD(checkpoint.every), {0, kMaxTokens},
               "steps between checkpoints; 0: only at the end"),

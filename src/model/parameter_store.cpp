@@ -242,10 +242,9 @@ Tensor ParameterStore::head_gradient() {
   SLIMPIPE_CHECK(training_, "gradient of the tied head on device {}, which only evaluates", device_.index());
   (void)position_of(kFinalNorm);  // whoever holds the head holds it
   const Tensor shape(nullptr, DType::kF32, {model_.vocabulary, model_.hidden});
-  const Tensor flat =
-      tied_head_gradient_
-          ? Tensor(tied_head_gradient_.data(), DType::kF32, {shape.size()})
-          : allocate_gradient(tied_head_gradient_, shape.size(), "gradient of the tied head", {&shape, 1});
+  const Tensor flat = tied_head_gradient_ ? Tensor(tied_head_gradient_.data(), DType::kF32, {shape.size()})
+                                          : allocate_gradient(tied_head_gradient_, shape.size(),
+                                                              "gradient of the tied head", {&shape, 1});
   return flat.reshape({model_.vocabulary, model_.hidden});
 }
 

@@ -98,7 +98,8 @@ void StageRunner::loss(const Context& context, const Step& step, Chunk& chunk) {
   const Tensor loss_sum(static_cast<double*>(losses_.data()) + slot, DType::kF64, {1});
   std::optional<model::HeadBackward> backward;
   if (program_->training) {
-    slice.gradient = Buffer(context.arena, Scope::kSavedActivations, hidden_tensor(nullptr), "gradient of the output");
+    slice.gradient =
+        Buffer(context.arena, Scope::kSavedActivations, hidden_tensor(nullptr), "gradient of the output");
     backward = {.d_x = hidden_tensor(slice.gradient.data()),
                 .gradients = {store_.final_norm_gradient(), store_.head_gradient()},
                 .gradient_scale = gradient_scale_};
@@ -138,8 +139,8 @@ void StageRunner::pre_attention_backward(const Context& context, const Step& ste
   LayerKv& kv = chunk.microbatches[step.action.microbatch].layers[step.layer];
   model::LayerSaved& saved = slice.layers[step.layer];
   const bool message = step.layer == 0 && !chunk.placement.first();
-  slice.input_gradient = Buffer(context.arena, message ? Scope::kTransfer : Scope::kWorkspace, hidden_tensor(nullptr),
-                                "gradient of the layer input");
+  slice.input_gradient = Buffer(context.arena, message ? Scope::kTransfer : Scope::kWorkspace,
+                                hidden_tensor(nullptr), "gradient of the layer input");
   chunk.layers[step.layer].pre_attention_backward_input(context, slice_ref(context, step.action), saved,
                                                         slice.backward, kv.gradients.back(),
                                                         hidden_tensor(slice.input_gradient.data()));

@@ -136,9 +136,8 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
                                                 std::move(platform.make_runner), *transport_, first_error_);
   });
   watchdog_ = std::make_unique<runtime::Watchdog>(
-      runtime::WatchdogOptions{
-          .patience = patience_of(config.log.watchdog_seconds),
-          .report = [](const std::string& text) { log::warning("watchdog: {}", text); }},
+      runtime::WatchdogOptions{.patience = patience_of(config.log.watchdog_seconds),
+                               .report = [](const std::string& text) { log::warning("watchdog: {}", text); }},
       engine_->progress(), first_error_);
 }
 
@@ -180,9 +179,8 @@ void Session::run_devices(const char* activity, const std::function<void(runtime
 }
 
 void Session::initialise() {
-  run_devices("initial parameters", [this](runtime::DeviceContext& context) {
-    context.store->initialise(config_.training.seed);
-  });
+  run_devices("initial parameters",
+              [this](runtime::DeviceContext& context) { context.store->initialise(config_.training.seed); });
 }
 
 bool Session::needs_tokens() const {

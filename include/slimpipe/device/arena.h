@@ -64,8 +64,9 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   /// `bytes` rounded up to kAlignment, uninitialised. `name` must outlive the allocation (a literal).
-  /// Zero bytes gives a valid unique address. Throws OutOfMemory with name, bytes, scope, the types and shapes
-  /// of the `tensors` that the memory is for (their data is not looked at) and the table of what is live.
+  /// Zero bytes gives a valid unique address. Throws OutOfMemory with name, bytes, scope, the types and
+  /// shapes of the `tensors` that the memory is for (their data is not looked at) and the table of what is
+  /// live.
   [[nodiscard]] void* allocate(Scope scope, std::int64_t bytes, const char* name,
                                std::span<const Tensor> tensors = {});
   /// Frees what allocate returned; anything else throws Error. nullptr is allowed.

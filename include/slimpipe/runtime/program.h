@@ -67,8 +67,8 @@ struct CompileInput {
 
 /// "F0.1.3 attention, layer 2", "wait receive: F0.1.3 receive activation": for traces and checks.
 [[nodiscard]] std::string describe(const Step& step);
-/// Besides, which layer of the model that is, or which tensor moves: "…, layer 2 (model.layers.6)", "…: hidden
-/// states, 4096 bytes from device 1". For what is told of a run that fails or does not move.
+/// Besides, which layer of the model that is, or which tensor moves: "…, layer 2 (model.layers.6)", "…:
+/// hidden states, 4096 bytes from device 1". For what is told of a run that fails or does not move.
 [[nodiscard]] std::string describe(const Program& program, const Step& step);
 
 }  // namespace slimpipe::runtime

@@ -161,7 +161,8 @@ int run_and_report(std::string_view command, int devices) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    fmt::print(stderr, "usage: {} suite|session|long|exit|throw|report|absent|no_transport DEVICES\n", argv[0]);
+    fmt::print(stderr, "usage: {} suite|session|long|exit|throw|report|absent|no_transport DEVICES\n",
+               argv[0]);
     return 2;
   }
   try {

@@ -125,7 +125,13 @@ def bad_input_is_told_once(bench):
     for processes in (0, 2):
         bad("unknown", "training.stepz", processes, training__stepz=3)
         bad("absent", "no such file", processes, data__train=bench.folder / "no such file")
-    bad("processes", "3 processes", processes=3)
+    bad("processes", "4 devices (tensor 1 x context 1 x data 1 x pipeline 4) cannot be shared equally among 3 "
+        "processes: start a number of processes that divides 4",
+        processes=3)
+    bad("fewer", "device.per_process is 3, so 1 process drives 3 devices, but the parallel sizes ask for 4: start "
+        "another number of processes with mpirun", device__per_process=3)
+    bad("half", "device.per_process is 1, so 2 processes drive 2 devices, but the parallel sizes ask for 4: start 4 "
+        "processes with mpirun", processes=2, device__per_process=1)
     bad("slices", "schedule.slices", schedule__slices=5)
     bad("damaged", "run.yaml", data__train=bench.folder / "run.yaml")
     bad("vocabulary", "model.vocabulary is 100", model__vocabulary=100)

@@ -162,7 +162,8 @@ TEST_CASE("a device without the memory for a step names tensor, action, step, ra
     const std::string text = error.what();
     INFO(text);
     CHECK(text.find("(rank 0), allocation of the parameters: device ") != std::string::npos);
-    CHECK(std::regex_search(text, std::regex(R"((weights|moments) needs \d+ bytes \([a-z]+: fp32\[\d+\]\), but)")));
+    CHECK(std::regex_search(text,
+                            std::regex(R"((weights|moments) needs \d+ bytes \([a-z]+: fp32\[\d+\]\), but)")));
   }
 }
 

@@ -65,7 +65,8 @@ TEST_CASE("nothing is told or given up where nothing is awaited", "[unit]") {
   { const Waiting waiting(watch, "the first"); }
   const std::size_t told = reports.count();
   const std::size_t ended = ends.count();
-  WaitWatch other({.report_every = 1ms, .give_up_after = 1ms}, "rank 2", [](const auto&) {}, ends.into());
+  WaitWatch other(
+      {.report_every = 1ms, .give_up_after = 1ms}, "rank 2", [](const auto&) {}, ends.into());
   other.begin("the time that the first watch would need");
   ends.at_least(ended + 1);
   CHECK(reports.count() == told);

@@ -164,8 +164,9 @@ TEST_CASE("tensors that do not fit are told with type and shape", "[unit]") {
   const std::string one = text_of([&] { return Buffer(arena, Scope::kTransfer, hidden, "message"); });
   INFO(one);
   CHECK(contains(one, "message needs 256 bytes (transfer: bf16[16, 8]), but 0 bytes are live"));
-  const std::string two = text_of(
-      [&] { return Buffer(arena, Scope::kWorkspace, 320, "saved", std::array{hidden, lse}); });
+  const std::string two = text_of([&] {
+    return Buffer(arena, Scope::kWorkspace, 320, "saved", std::array{hidden, lse});
+  });
   INFO(two);
   CHECK(contains(two, "saved needs 320 bytes (workspace: bf16[16, 8], fp32[16]), but"));
 }

@@ -174,9 +174,8 @@ TEST_CASE("a failure in any step of any device ends all of them and is the one r
       REQUIRE(report);
       CHECK(report->site.device == failing);
       CHECK(report->site.step == 5);
-      CHECK(report->site.action ==
-            fmt::format("step {} of {}: {}", call + 1, all[failing].steps.size(),
-                        describe(all[failing], all[failing].steps[call])));
+      CHECK(report->site.action == fmt::format("step {} of {}: {}", call + 1, all[failing].steps.size(),
+                                               describe(all[failing], all[failing].steps[call])));
     }
   }
 }

@@ -71,7 +71,8 @@ TEST_CASE("receives are posted one action before they are waited for", "[unit]")
   CHECK(second.steps[2].kind == StepKind::kWaitReceive);
 }
 
-TEST_CASE("a step is told with the layer of the model, or the tensor that moves and its other end", "[unit]") {
+TEST_CASE("a step is told with the layer of the model, or the tensor that moves and its other end",
+          "[unit]") {
   using schedule::Phase;
   const std::vector<Program> programs = small_programs();  // 4 layers, 2 devices
   const auto told = [&](int device, StepKind kind, Phase phase) {
