@@ -39,7 +39,7 @@ Patience::Verdict Patience::look(Time now) {
   quiet_ += std::min(now - last_look_, 2 * interval_);
   last_look_ = now;
   const bool report = limits_.report_every.count() > 0 && quiet_ >= told_ + limits_.report_every;
-  if (report) told_ = quiet_;
+  if (report) told_ = quiet_ - quiet_ % limits_.report_every;
   return {.quiet = quiet_, .report = report, .give_up = quiet_ >= limits_.give_up_after};
 }
 
