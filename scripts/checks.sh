@@ -10,12 +10,12 @@ format_version=14
 # many commits a change has cannot be told in a fresh clone. --all looks at every file.
 tidy_commits=30
 tidy_limit=40
-# Areas whose code meets in more than one thread: what the thread sanitizer is there for.
+# Areas whose code meets in more than one thread: what the thread sanitizer is there for. --full looks at all.
 threaded_areas="core|io|comm|device|runtime|train"
 
 usage() {
   cat <<TEXT
-Usage: scripts/checks.sh [--all] [--base REV] [--only CHECK,...] [--no-install]
+Usage: scripts/checks.sh [--all] [--full] [--base REV] [--only CHECK,...] [--no-install]
 
   format    clang-format $format_version leaves every C++ file as it is
   includes  areas include only what CMakeLists.txt lets them; names and lengths of files
@@ -25,6 +25,7 @@ Usage: scripts/checks.sh [--all] [--base REV] [--only CHECK,...] [--no-install]
   tsan      those of the areas with threads under the thread sanitizer
 
   --all         clang-tidy on every file
+  --full        the thread sanitizer on all areas
   --base REV    clang-tidy on the files changed since this revision, $tidy_limit at most
   --only LIST   only these checks, e.g. --only format,includes
   --no-install  do not look for missing packages
@@ -43,6 +44,7 @@ selected=("${all_checks[@]}")
 while (($#)); do
   case "$1" in
     --all) tidy_all=true ;;
+    --full) threaded_areas="[a-z]+" ;;
     --base) [[ $# -ge 2 ]] || usage_error "--base needs a revision"; base=$2; shift ;;
     --only) [[ $# -ge 2 ]] || usage_error "--only needs a list"; IFS=, read -r -a selected <<<"$2"; shift ;;
     --no-install) install=false ;;

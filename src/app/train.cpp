@@ -1,12 +1,15 @@
 #include <csignal>
 #include <ctime>
+#include <exception>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "slimpipe/comm/mpi.h"
 #include "slimpipe/config/load.h"
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
+#include "slimpipe/core/patience.h"
 #include "slimpipe/train/together.h"
 #include "slimpipe/train/trainer.h"
 
@@ -38,15 +41,31 @@ log::Level log_level(const std::string& name) {
   return log::Level::kInfo;
 }
 
-void train_on(comm::MpiSession& processes, const TrainOptions& options) {
-  std::signal(SIGPIPE, SIG_IGN);  // whoever read the progress may leave; the run goes on
+/// The configuration, or why there is none: that is for all processes to agree on, when they can.
+struct Attempt {
   config::Loaded loaded;
-  train::together(processes, [&] {
+  std::exception_ptr problem;
+};
+
+Attempt load(const TrainOptions& options) {
+  Attempt attempt;
+  try {
     if (options.resume && options.run_folder.empty()) {
       throw_input_error("--resume needs --run-dir DIR: the folder of the run to go on with");
     }
-    loaded = config::load(options.config.file, options.config.overrides);
+    attempt.loaded = config::load(options.config.file, options.config.overrides);
+  } catch (const std::exception&) {
+    attempt.problem = std::current_exception();
+  }
+  return attempt;
+}
+
+void train_on(comm::MpiSession& processes, const TrainOptions& options, Attempt attempt) {
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read the progress may leave; the run goes on
+  train::together(processes, [&] {
+    if (attempt.problem) std::rethrow_exception(attempt.problem);
   });
+  config::Loaded& loaded = attempt.loaded;
   const comm::ProcessEnvironment& environment = processes.environment();
   log::configure(
       {.level = log_level(loaded.config.log.level), .rank = environment.mpi ? environment.rank : -1});
@@ -57,9 +76,10 @@ void train_on(comm::MpiSession& processes, const TrainOptions& options) {
 }
 
 int run_train(const TrainOptions& options) {
-  comm::MpiSession processes;
+  Attempt attempt = load(options);  // before MPI, whose start is watched as it says
+  comm::MpiSession processes(patience_of(attempt.loaded.config.log.watchdog_seconds));
   try {
-    train_on(processes, options);
+    train_on(processes, options, std::move(attempt));
   } catch (const std::exception& error) {
     // Every process is here alike (a failure of one has ended them all), so MPI can end in order. It waits
     // for the process that reports: a launcher kills the others once one has ended with a bad status.

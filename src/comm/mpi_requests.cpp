@@ -67,8 +67,10 @@ std::string error_of(const MpiMessage& message, const MPI_Status& status, int co
 
 }  // namespace
 
-MpiRequests::MpiRequests(const Topology& topology, int max_plain_bytes)
-    : topology_(topology), max_plain_bytes_(max_plain_bytes) {
+MpiRequests::MpiRequests(const Topology& topology, int max_plain_bytes, PatienceLimits patience)
+    : topology_(topology),
+      max_plain_bytes_(max_plain_bytes),
+      watch_(patience, fmt::format("rank {}", topology.this_process())) {
   int rank = 0;
   int size = 0;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "tell this process's rank");
@@ -77,6 +79,7 @@ MpiRequests::MpiRequests(const Topology& topology, int max_plain_bytes)
                  "MPI has rank {} of {}, the topology process {} of {}", rank, size, topology.this_process(),
                  topology.processes());
   check_tags();
+  const Waiting waiting(watch_, "all processes of the run to make the communicator of the devices' messages");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "duplicate the communicator");
   check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "set its error handler");
 }
@@ -84,7 +87,9 @@ MpiRequests::MpiRequests(const Topology& topology, int max_plain_bytes)
 MpiRequests::~MpiRequests() {
   if (!idle()) abandon();
   // Freeing is collective; after a failure the others may not come.
-  if (!abandoned_ && std::uncaught_exceptions() == 0) MPI_Comm_free(&communicator_);
+  if (abandoned_ || std::uncaught_exceptions() > 0) return;
+  const Waiting waiting(watch_, "all processes of the run to free the communicator of the devices' messages");
+  MPI_Comm_free(&communicator_);
 }
 
 void MpiRequests::check_tags() const {

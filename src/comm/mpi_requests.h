@@ -5,7 +5,6 @@
 // MPI matches messages of one (communicator, source, tag) in the order posted, so a tag for each channel
 // gives "the k-th send meets the k-th receive" without numbers on the wire.
 
-#include <climits>
 #include <cstdint>
 #include <memory>
 #include <mpi.h>
@@ -16,6 +15,7 @@
 #include "slimpipe/comm/transport.h"
 
 #include "comm/posting.h"
+#include "comm/wait_watch.h"
 
 namespace slimpipe::comm {
 
@@ -39,8 +39,8 @@ class MpiRequests {
  public:
   /// Duplicates the world communicator (all processes together) and checks that every channel has a tag.
   /// A message longer than `max_plain_bytes` is sent as one element of a derived type, since MPI counts
-  /// are int; tests lower the limit.
-  explicit MpiRequests(const Topology& topology, int max_plain_bytes = INT_MAX);
+  /// are int; tests lower the limit. `patience` is for the others to come to the making of the communicator.
+  MpiRequests(const Topology& topology, int max_plain_bytes, PatienceLimits patience);
   ~MpiRequests();
   MpiRequests(const MpiRequests&) = delete;
   MpiRequests& operator=(const MpiRequests&) = delete;
@@ -64,6 +64,7 @@ class MpiRequests {
   const int max_plain_bytes_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   bool abandoned_ = false;
+  WaitWatch watch_;  ///< of the communicator's making and freeing
   // Outstanding, in the order posted; the two run in parallel as MPI wants an array of requests.
   std::vector<MPI_Request> requests_;
   std::vector<MpiMessagePointer> messages_;

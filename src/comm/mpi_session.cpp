@@ -4,15 +4,18 @@
 #include <climits>
 #include <cstdlib>
 #include <exception>
+#include <fmt/ranges.h>
 #include <mpi.h>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "slimpipe/comm/mpi.h"
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
 
 #include "comm/mpi_check.h"
+#include "comm/wait_watch.h"
 
 namespace slimpipe::comm {
 namespace {
@@ -84,6 +87,19 @@ void check_world_size(int size) {
   }
 }
 
+/// "ranks 2, 5 and 7 more", of those that are not here.
+std::string missing_ranks(const std::vector<bool>& here) {
+  constexpr std::size_t kNamed = 8;
+  std::vector<std::size_t> missing;
+  for (std::size_t rank = 0; rank < here.size(); ++rank) {
+    if (!here[rank]) missing.push_back(rank);
+  }
+  const std::size_t more = missing.size() - std::min(missing.size(), kNamed);
+  missing.resize(missing.size() - more);
+  return fmt::format("rank{} {}{}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 }  // namespace
 
 bool started_by_launcher() {
@@ -98,11 +114,14 @@ int launcher_rank() {
   return 0;
 }
 
-MpiSession::MpiSession() : exceptions_at_start_(std::uncaught_exceptions()) {
+MpiSession::MpiSession(PatienceLimits patience) : exceptions_at_start_(std::uncaught_exceptions()) {
   if (!started_by_launcher()) {
     refuse_tasks_that_cannot_meet();
     return;
   }
+  watch_ = std::make_unique<WaitWatch>(patience, fmt::format("rank {}", launcher_rank()));
+  const Waiting waiting(*watch_,
+                        "all processes of the run to initialise MPI (missing is who does not say this)");
   initialise();
   environment_ = query_environment();
   check_world_size(environment_.size);
@@ -114,6 +133,12 @@ MpiSession::~MpiSession() {
     log::error("an exception ends this process; ending all processes of the run");
     abort(kExitFailure);
   }
+  try {
+    meet("the end of the run");
+  } catch (const std::exception& error) {
+    log::error("{}", error.what());
+  }
+  const Waiting waiting(*watch_, "all processes of the run to end MPI");
   if (MPI_Finalize() != MPI_SUCCESS) log::error("MPI_Finalize failed");
 }
 
@@ -123,16 +148,46 @@ void MpiSession::abort(int status) {
   std::_Exit(status);
 }
 
+void MpiSession::meet(const char* where) {
+  if (!environment_.mpi) return;
+  constexpr int kTag = 0;
+  const auto tell_first = [](int rank) {
+    check_mpi(MPI_Send(nullptr, 0, MPI_BYTE, rank, kTag, MPI_COMM_WORLD), "tell a process of another");
+  };
+  const Waiting waiting(*watch_, fmt::format("rank 0 at {}, which waits for the others", where));
+  if (environment_.rank > 0) {
+    tell_first(0);
+    check_mpi(MPI_Recv(nullptr, 0, MPI_BYTE, 0, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+              "hear from the first process");
+    return;
+  }
+  std::vector<bool> here(static_cast<std::size_t>(environment_.size), false);
+  here[0] = true;
+  for (int others = environment_.size - 1; others > 0; --others) {
+    watch_->begin(fmt::format("{} at {}", missing_ranks(here), where));
+    MPI_Status status;
+    check_mpi(MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, &status),
+              "hear from another process");
+    here[static_cast<std::size_t>(status.MPI_SOURCE)] = true;
+  }
+  for (int rank = 1; rank < environment_.size; ++rank) tell_first(rank);
+}
+
 void MpiSession::barrier() {
-  if (environment_.mpi) check_mpi(MPI_Barrier(MPI_COMM_WORLD), "pass a barrier");
+  meet("a barrier");
 }
 
 std::string MpiSession::broadcast(const std::string& text) {
+  if (!environment_.mpi) return text;
+  meet("the start of the run");
+  const Waiting waiting(*watch_, "what rank 0 tells all");
   return broadcast_from(0, text);
 }
 
 MpiSession::Problem MpiSession::first_problem(int status, const std::string& text) {
   if (!environment_.mpi) return {0, status, text};
+  meet("the checks before the run");
+  const Waiting waiting(*watch_, "all processes to compare problems");
   int first = text.empty() ? environment_.size : environment_.rank;
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "compare problems");
   if (first == environment_.size) return {};
@@ -141,7 +196,6 @@ MpiSession::Problem MpiSession::first_problem(int status, const std::string& tex
 }
 
 std::string MpiSession::broadcast_from(int root, const std::string& text) {
-  if (!environment_.mpi) return text;
   SLIMPIPE_CHECK(text.size() <= INT_MAX, "broadcast of {} bytes", text.size());
   int length = static_cast<int>(text.size());
   check_mpi(MPI_Bcast(&length, 1, MPI_INT, root, MPI_COMM_WORLD), "broadcast a length");

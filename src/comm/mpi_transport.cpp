@@ -1,5 +1,6 @@
 #include "comm/mpi_transport.h"
 
+#include <climits>
 #include <utility>
 #include <vector>
 
@@ -117,8 +118,9 @@ class MixedEndpoint final : public Endpoint {
 
 class MpiTransport final : public Transport {
  public:
-  MpiTransport(const Topology& topology, FirstError& first_error, const MpiTransportOptions& options) {
-    auto requests = std::make_unique<MpiRequests>(topology, options.max_plain_bytes);
+  MpiTransport(const Topology& topology, FirstError& first_error, const MpiTransportOptions& options,
+               int max_plain_bytes) {
+    auto requests = std::make_unique<MpiRequests>(topology, max_plain_bytes, options.patience);
     const std::vector<int> local = topology.local_devices();
     first_device_ = local.front();
     if (local.size() == 1 && !options.spare_core) {
@@ -155,13 +157,13 @@ class MpiTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
-                                              const MpiTransportOptions& options) {
-  return std::make_unique<MpiTransport>(topology, first_error, options);
+                                              const MpiTransportOptions& options, int max_plain_bytes) {
+  return std::make_unique<MpiTransport>(topology, first_error, options, max_plain_bytes);
 }
 
 std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
-                                              bool spare_core) {
-  return make_mpi_transport(topology, first_error, MpiTransportOptions{.spare_core = spare_core});
+                                              const MpiTransportOptions& options) {
+  return make_mpi_transport(topology, first_error, options, INT_MAX);
 }
 
 }  // namespace slimpipe::comm

@@ -114,9 +114,10 @@ std::vector<Field> operation_rows() {
           .only({"auto", "cpu"}),
       integer(SLIMPIPE_FIELD(device.per_process), {0, kMaxDevices},
               "devices one process drives, a divisor of their number; 0: shared evenly by the processes"),
-      integer(
-          SLIMPIPE_FIELD(device.threads), {1, 256},
-          "CPU threads a device computes with; matrix products use one, so that sums do not depend on it"),
+      integer(SLIMPIPE_FIELD(device.threads), {1, 256},
+              "CPU threads a device computes with; matrix products use one, so that sums do not depend on "
+              "it. MFU "
+              "is counted against the cores of all"),
 
       integer(SLIMPIPE_FIELD(checkpoint.every), {0, kMaxTokens},
               "steps between checkpoints; 0: only at the end"),
@@ -129,7 +130,9 @@ std::vector<Field> operation_rows() {
       flag(SLIMPIPE_FIELD(log.trace), "write a Chrome/Perfetto trace of one step as it was executed"),
       integer(SLIMPIPE_FIELD(log.trace_step), {1, kMaxTokens}, "the step that is traced, counted from 1"),
       number(SLIMPIPE_FIELD(log.watchdog_seconds), {.low = 0, .high = 1e6},
-             "seconds without any progress after which every device's action is printed; 0: never"),
+             "seconds without any progress after which every device's action is printed, and who is missing "
+             "where processes wait for each other; ten times as long with all devices only waiting ends the "
+             "run; 0: nothing is printed, and 600 s end it"),
   };
 }
 

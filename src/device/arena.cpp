@@ -24,6 +24,13 @@ constexpr std::int64_t rounded_up(std::int64_t bytes) {
   return std::max<std::int64_t>(units, 1) * Arena::kAlignment;
 }
 
+/// ": fp32[8, 64], bf16[8]"; nothing where there are none.
+std::string shapes_of(std::span<const Tensor> tensors) {
+  std::string text;
+  for (const Tensor& tensor : tensors) text += (text.empty() ? ": " : ", ") + tensor.describe();
+  return text;
+}
+
 constexpr std::size_t index_of(Scope scope) {
   return static_cast<std::size_t>(scope);
 }
@@ -76,14 +83,14 @@ Arena::~Arena() {
   release_range({base_, reserved_});
 }
 
-void* Arena::allocate(Scope scope, std::int64_t bytes, const char* name) {
+void* Arena::allocate(Scope scope, std::int64_t bytes, const char* name, std::span<const Tensor> tensors) {
   SLIMPIPE_CHECK(bytes >= 0, "{}: allocation of {} bytes for {}", options_.owner, bytes, name);
-  if (bytes > reserved_) fail(scope, bytes, name);
+  if (bytes > reserved_) fail(scope, bytes, name, tensors);
   const std::int64_t size = rounded_up(bytes);
-  if (options_.limit > 0 && size > options_.limit - stats_.total_live) fail(scope, bytes, name);
+  if (options_.limit > 0 && size > options_.limit - stats_.total_live) fail(scope, bytes, name, tensors);
   const auto hole =
       std::find_if(holes_.begin(), holes_.end(), [size](const auto& entry) { return entry.second >= size; });
-  if (hole == holes_.end()) fail(scope, bytes, name);
+  if (hole == holes_.end()) fail(scope, bytes, name, tensors);
 
   const auto [offset, hole_bytes] = *hole;
   holes_.erase(hole);
@@ -180,7 +187,7 @@ std::string Arena::table() const {
   return text;
 }
 
-void Arena::fail(Scope scope, std::int64_t bytes, const char* name) const {
+void Arena::fail(Scope scope, std::int64_t bytes, const char* name, std::span<const Tensor> tensors) const {
   const bool over_limit = options_.limit > 0 &&
                           (bytes > options_.limit || rounded_up(bytes) > options_.limit - stats_.total_live);
   const std::string why =
@@ -189,8 +196,8 @@ void Arena::fail(Scope scope, std::int64_t bytes, const char* name) const {
                                stats_.total_live, reserved_);
   std::string scopes = table();
   scopes.pop_back();  // no error ends with a newline
-  throw OutOfMemory(fmt::format("{}: out of memory: {} needs {} bytes ({}), but {}\n{}", options_.owner, name,
-                                bytes, name_of(scope), why, scopes));
+  throw OutOfMemory(fmt::format("{}: out of memory: {} needs {} bytes ({}{}), but {}\n{}", options_.owner,
+                                name, bytes, name_of(scope), shapes_of(tensors), why, scopes));
 }
 
 void Buffer::reset() noexcept {

@@ -12,8 +12,8 @@ struct Workspace {
 Workspace take_workspace(const device::ExecutionContext& context, std::int64_t bytes, const char* name) {
   if (bytes == 0) return {};
   const std::int64_t words = (bytes + size_of(DType::kF32) - 1) / size_of(DType::kF32);
-  Workspace workspace{
-      .buffer = device::Buffer(context.arena, device::Scope::kWorkspace, words * size_of(DType::kF32), name)};
+  const Tensor shape(nullptr, DType::kF32, {words});
+  Workspace workspace{.buffer = device::Buffer(context.arena, device::Scope::kWorkspace, shape, name)};
   workspace.tensor = Tensor(workspace.buffer.data(), DType::kF32, {words});
   return workspace;
 }

@@ -49,6 +49,11 @@ Tensor view_of(const Tensor& flat, std::int64_t offset, const ParameterSpec& spe
   return part.reshape({spec.shape[0], spec.shape[1]});
 }
 
+Tensor gradient_shape(const ParameterSpec& spec) {
+  const Tensor flat(nullptr, DType::kF32, {spec.size()});
+  return spec.shape.size() == 1 ? flat : flat.reshape({spec.shape[0], spec.shape[1]});
+}
+
 /// One matrix over the rows of `first` up to and including those of `last`, stored one behind the other.
 Tensor fuse(const Tensor& first, const Tensor& last) {
   const auto* begin = static_cast<const std::byte*>(first.data());
@@ -125,7 +130,7 @@ ParameterStore::ParameterStore(device::Device& device, const ParameterTable& tab
 }
 
 Tensor ParameterStore::allocate(device::Scope scope, DType dtype, std::int64_t elements, const char* name) {
-  buffers_.emplace_back(device_.arena(), scope, elements * size_of(dtype), name);
+  buffers_.emplace_back(device_.arena(), scope, Tensor(nullptr, dtype, {elements}), name);
   return {buffers_.back().data(), dtype, {elements}};
 }
 
@@ -186,8 +191,10 @@ void ParameterStore::release_gradients() {
   tied_head_gradient_.reset();
 }
 
-Tensor ParameterStore::allocate_gradient(device::Buffer& buffer, std::int64_t elements, const char* name) {
-  buffer = device::Buffer(device_.arena(), device::Scope::kGradients, elements * size_of(DType::kF32), name);
+Tensor ParameterStore::allocate_gradient(device::Buffer& buffer, std::int64_t elements, const char* name,
+                                         std::span<const Tensor> shapes) {
+  buffer = device::Buffer(device_.arena(), device::Scope::kGradients, elements * size_of(DType::kF32), name,
+                          shapes);
   const Tensor flat(buffer.data(), DType::kF32, {elements});
   device_.operators().zero(device_.stream(), flat);
   return flat;
@@ -199,7 +206,9 @@ void ParameterStore::allocate_gradients(GradientPart& part) {
   };
   const std::int64_t begin = offsets_[part.first];
   const std::int64_t end = offsets_[part.last - 1] + spec(part.last - 1).size();
-  const Tensor flat = allocate_gradient(part.buffer, end - begin, "gradients");
+  std::vector<Tensor> shapes;
+  for (std::size_t i = part.first; i < part.last; ++i) shapes.push_back(gradient_shape(spec(i)));
+  const Tensor flat = allocate_gradient(part.buffer, end - begin, "gradients", shapes);
   for (std::size_t i = part.first; i < part.last; ++i) {
     stored_[i].gradient = view_of(flat, offsets_[i] - begin, spec(i));
   }
@@ -257,10 +266,10 @@ Tensor ParameterStore::head_gradient() {
   if (!model_.tied_embeddings) return gradient(kHead);
   SLIMPIPE_CHECK(training_, "gradient of the tied head on device {}, which only evaluates", device_.index());
   (void)position_of(kFinalNorm);  // whoever holds the head holds it
-  const std::int64_t elements = model_.vocabulary * model_.hidden;
-  const Tensor flat = tied_head_gradient_
-                          ? Tensor(tied_head_gradient_.data(), DType::kF32, {elements})
-                          : allocate_gradient(tied_head_gradient_, elements, "gradient of the tied head");
+  const Tensor shape(nullptr, DType::kF32, {model_.vocabulary, model_.hidden});
+  const Tensor flat = tied_head_gradient_ ? Tensor(tied_head_gradient_.data(), DType::kF32, {shape.size()})
+                                          : allocate_gradient(tied_head_gradient_, shape.size(),
+                                                              "gradient of the tied head", {&shape, 1});
   return flat.reshape({model_.vocabulary, model_.hidden});
 }
 

@@ -1,5 +1,7 @@
 #include "model/tensor_buffer.h"
 
+#include <vector>
+
 namespace slimpipe::model {
 namespace {
 
@@ -27,8 +29,12 @@ Tensor over(std::byte* data, const Tensor& shape) {
 device::Buffer allocate_tensors(device::Arena& arena, device::Scope scope, const char* name,
                                 std::initializer_list<Placement> placements) {
   std::int64_t bytes = 0;
-  for (const Placement& placement : placements) bytes += aligned_bytes(placement.shape);
-  device::Buffer buffer(arena, scope, bytes, name);
+  std::vector<Tensor> shapes;
+  for (const Placement& placement : placements) {
+    bytes += aligned_bytes(placement.shape);
+    shapes.push_back(placement.shape);
+  }
+  device::Buffer buffer(arena, scope, bytes, name, shapes);
   auto* data = static_cast<std::byte*>(buffer.data());
   for (const Placement& placement : placements) {
     placement.view = over(data, placement.shape);

@@ -17,6 +17,21 @@ using schedule::Phase;
 
 namespace {
 
+/// The tensor that a channel's messages are.
+const char* content_of(comm::Purpose purpose) {
+  switch (purpose) {
+    case comm::Purpose::kActivation:
+      return "hidden states";
+    case comm::Purpose::kGradient:
+      return "gradient of the hidden states";
+    case comm::Purpose::kTiedGradient:
+      return "gradient of the tied embedding";
+    case comm::Purpose::kControl:
+      return "control data";
+  }
+  return "?";
+}
+
 /// Compiles one pipeline rank.
 class Compiler {
  public:
@@ -25,6 +40,10 @@ class Compiler {
     program_.device = input.devices[rank];
     program_.training = schedule.training;
     program_.spec = schedule.spec;
+    const int stages = schedule.spec.stages();
+    for (const int stage : schedule.stage_of[rank]) {
+      program_.first_layers.push_back(stage * (input.layers / stages));
+    }
   }
 
   Program run() {
@@ -168,6 +187,20 @@ std::string describe(const Step& step) {
   return text;
 }
 
+std::string describe(const Program& program, const Step& step) {
+  std::string text = describe(step);
+  if (step.layer >= 0) {
+    text += fmt::format(" (model.layers.{})", program.first_layers.at(step.action.chunk) + step.layer);
+  }
+  if (step.transfer >= 0) {
+    const auto& [channel, bytes] = program.transfers.at(step.transfer);
+    const bool receives = step.kind == StepKind::kPostReceive || step.kind == StepKind::kWaitReceive;
+    text += fmt::format(": {}, {} bytes {} device {}", content_of(channel.purpose), bytes,
+                        receives ? "from" : "to", receives ? channel.source : channel.destination);
+  }
+  return text;
+}
+
 std::string Progress::describe() const {
   const Program* program = program_.load(std::memory_order_acquire);
   const char* activity = activity_.load(std::memory_order_relaxed);
@@ -175,7 +208,7 @@ std::string Progress::describe() const {
   const auto index = static_cast<std::size_t>(index_.load(std::memory_order_relaxed));
   if (index >= program->steps.size()) return activity;
   return fmt::format("step {} of {}: {}", index + 1, program->steps.size(),
-                     runtime::describe(program->steps[index]));
+                     runtime::describe(*program, program->steps[index]));
 }
 
 }  // namespace slimpipe::runtime

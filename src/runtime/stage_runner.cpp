@@ -1,6 +1,7 @@
 #include "slimpipe/runtime/stage_runner.h"
 
 #include <algorithm>
+#include <array>
 
 #include "slimpipe/core/check.h"
 
@@ -50,7 +51,6 @@ void StageRunner::begin(const Program& program, const StepTokens& tokens) {
   SLIMPIPE_CHECK(slice_tokens * n == sequence_length_, "sequence {} in {} slices", sequence_length_, n);
   if (slice_tokens != slice_tokens_) {
     slice_tokens_ = slice_tokens;
-    hidden_bytes_ = slice_tokens * model_.hidden * size_of(compute_);
     allocate_rope_tables();
   }
   for (Chunk& chunk : chunks_) {
@@ -66,7 +66,7 @@ void StageRunner::begin(const Program& program, const StepTokens& tokens) {
   upload_tokens(tokens.inputs, inputs_, "input tokens");
   upload_tokens(tokens.targets, targets_, "target tokens");
   losses_.reset();
-  losses_ = Buffer(device_.arena(), Scope::kInput, std::int64_t{8} * m * n, "losses");
+  losses_ = Buffer(device_.arena(), Scope::kInput, Tensor(nullptr, DType::kF64, {m, n}), "losses");
   device_.operators().zero(device_.stream(), Tensor(losses_.data(), DType::kF64, {std::int64_t{m} * n}));
 }
 
@@ -75,7 +75,10 @@ void StageRunner::allocate_rope_tables() {
   const std::int64_t table_bytes = slice_tokens_ * half * size_of(DType::kF32);
   const std::int64_t frequency_bytes = (half * 8 + 63) / 64 * 64;
   rope_buffer_.reset();
-  rope_buffer_ = Buffer(device_.arena(), Scope::kInput, frequency_bytes + 2 * table_bytes, "rope tables");
+  const Tensor frequencies_shape(nullptr, DType::kF64, {half});
+  const Tensor table_shape(nullptr, DType::kF32, {slice_tokens_, half});
+  rope_buffer_ = Buffer(device_.arena(), Scope::kInput, frequency_bytes + 2 * table_bytes, "rope tables",
+                        std::array{frequencies_shape, table_shape, table_shape});
   auto* base = static_cast<std::byte*>(rope_buffer_.data());
   inverse_frequency_ = Tensor(base, DType::kF64, {half});
   rope_cos_ = Tensor(base + frequency_bytes, DType::kF32, {slice_tokens_, half});
@@ -92,8 +95,8 @@ void StageRunner::upload_tokens(const std::vector<std::span<const std::int32_t>>
   if (rows.empty()) return;
   SLIMPIPE_CHECK(static_cast<int>(rows.size()) == program_->spec.microbatches,
                  "{} rows of {} for {} microbatches", rows.size(), name, program_->spec.microbatches);
-  buffer = Buffer(device_.arena(), Scope::kInput, std::ssize(rows) * sequence_length_ * size_of(DType::kI32),
-                  name);
+  const Tensor shape(nullptr, DType::kI32, {std::ssize(rows), sequence_length_});
+  buffer = Buffer(device_.arena(), Scope::kInput, shape, name);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     SLIMPIPE_CHECK(std::ssize(rows[i]) == sequence_length_, "{} of microbatch {}: {} tokens, not {}", name, i,
                    rows[i].size(), sequence_length_);
@@ -173,7 +176,7 @@ std::span<std::byte> StageRunner::message(const Step& step, const Transfer& tran
       throw_error("phase {} sends no message", schedule::name_of(step.phase));
   }
   if (step.kind == StepKind::kPostReceive) {
-    *buffer = Buffer(device_.arena(), Scope::kTransfer, transfer.bytes, "received message");
+    *buffer = Buffer(device_.arena(), Scope::kTransfer, hidden_tensor(nullptr), "received message");
   }
   SLIMPIPE_CHECK(*buffer && buffer->bytes() == transfer.bytes,
                  "\"{}\": the buffer has {} bytes, the message {}", describe(step), buffer->bytes(),
@@ -183,8 +186,10 @@ std::span<std::byte> StageRunner::message(const Step& step, const Transfer& tran
 
 std::span<std::byte> StageRunner::tied_message(const Step& step, const Transfer& transfer) {
   if (step.kind == StepKind::kPostReceive) {
-    tied_received_ =
-        Buffer(device_.arena(), Scope::kTransfer, transfer.bytes, "gradient of the tied embedding");
+    const Tensor shape(nullptr, DType::kF32, {model_.vocabulary, model_.hidden});
+    tied_received_ = Buffer(device_.arena(), Scope::kTransfer, shape, "gradient of the tied embedding");
+    SLIMPIPE_CHECK(tied_received_.bytes() == transfer.bytes, "tied gradient of {} bytes, message of {}",
+                   tied_received_.bytes(), transfer.bytes);
     return {static_cast<std::byte*>(tied_received_.data()), static_cast<std::size_t>(transfer.bytes)};
   }
   const Tensor own = holds_first_stage() ? store_.embedding_gradient() : store_.head_gradient();

@@ -45,7 +45,7 @@ void StageRunner::run(const Step& step, device::Stream& stream) {
 
 void StageRunner::embed(const Context& context, const Step& step) {
   model::LayerSaved& saved = state(step.action).layers.front();
-  saved.x_part = Buffer(context.arena, Scope::kSavedActivations, hidden_bytes_, "embeddings");
+  saved.x_part = Buffer(context.arena, Scope::kSavedActivations, hidden_tensor(nullptr), "embeddings");
   saved.x = hidden_tensor(saved.x_part.data());
   const Tensor tokens =
       token_row(inputs_, step.action.microbatch, step.action.slice * slice_tokens_, slice_tokens_);
@@ -75,11 +75,11 @@ void StageRunner::post_attention(const Context& context, const Step& step, Chunk
   Tensor out;
   if (step.layer + 1 < static_cast<int>(chunk.layers.size())) {
     model::LayerSaved& next = slice.layers[step.layer + 1];
-    next.x_part = Buffer(context.arena, Scope::kSavedActivations, hidden_bytes_, "layer input");
+    next.x_part = Buffer(context.arena, Scope::kSavedActivations, hidden_tensor(nullptr), "layer input");
     next.x = out = hidden_tensor(next.x_part.data());
   } else {
     const Scope scope = chunk.placement.last() ? Scope::kWorkspace : Scope::kTransfer;
-    slice.output = Buffer(context.arena, scope, hidden_bytes_, "stage output");
+    slice.output = Buffer(context.arena, scope, hidden_tensor(nullptr), "stage output");
     out = hidden_tensor(slice.output.data());
   }
   chunk.layers[step.layer].post_attention(context, slice_ref(context, step.action), saved, out);
@@ -98,7 +98,8 @@ void StageRunner::loss(const Context& context, const Step& step, Chunk& chunk) {
   const Tensor loss_sum(static_cast<double*>(losses_.data()) + slot, DType::kF64, {1});
   std::optional<model::HeadBackward> backward;
   if (program_->training) {
-    slice.gradient = Buffer(context.arena, Scope::kSavedActivations, hidden_bytes_, "gradient of the output");
+    slice.gradient =
+        Buffer(context.arena, Scope::kSavedActivations, hidden_tensor(nullptr), "gradient of the output");
     backward = {.d_x = hidden_tensor(slice.gradient.data()),
                 .gradients = {store_.final_norm_gradient(), store_.head_gradient()},
                 .gradient_scale = gradient_scale_};
@@ -138,8 +139,8 @@ void StageRunner::pre_attention_backward(const Context& context, const Step& ste
   LayerKv& kv = chunk.microbatches[step.action.microbatch].layers[step.layer];
   model::LayerSaved& saved = slice.layers[step.layer];
   const bool message = step.layer == 0 && !chunk.placement.first();
-  slice.input_gradient = Buffer(context.arena, message ? Scope::kTransfer : Scope::kWorkspace, hidden_bytes_,
-                                "gradient of the layer input");
+  slice.input_gradient = Buffer(context.arena, message ? Scope::kTransfer : Scope::kWorkspace,
+                                hidden_tensor(nullptr), "gradient of the layer input");
   chunk.layers[step.layer].pre_attention_backward_input(context, slice_ref(context, step.action), saved,
                                                         slice.backward, kv.gradients.back(),
                                                         hidden_tensor(slice.input_gradient.data()));

@@ -8,7 +8,6 @@ namespace slimpipe::runtime {
 
 Watchdog::Watchdog(WatchdogOptions options, std::vector<const Progress*> devices, FirstError& first_error)
     : options_(std::move(options)), devices_(std::move(devices)), first_error_(first_error) {
-  SLIMPIPE_CHECK(options_.quiet.count() > 0, "a watchdog that never sleeps");
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -42,36 +41,40 @@ std::int64_t Watchdog::moves() const {
 std::string Watchdog::describe() const {
   std::string text;
   for (const Progress* device : devices_) {
-    text += fmt::format("\n  device {}: {}{}", device->device(), device->waiting() ? "waits in " : "",
+    text += fmt::format("\n  device {}: {}{}", device->device(), device->waiting() ? "waiting, " : "",
                         device->describe());
   }
   return text;
 }
 
+bool Watchdog::all_wait() const {
+  return std::ranges::all_of(devices_, &Progress::waiting);
+}
+
 void Watchdog::loop() {
+  using Clock = std::chrono::steady_clock;
+  Patience patience(options_.patience);
   std::unique_lock lock(mutex_);
   std::int64_t last_moves = -1;
-  int quiet_periods = 0;
   while (!ending_) {
     if (!watching_) {
       wake_.wait(lock, [this] { return ending_ || watching_; });
-      last_moves = -1;
+      patience.restart(Clock::now());
       continue;
     }
-    const bool changed = wake_.wait_for(lock, options_.quiet, [this] { return ending_ || !watching_; });
-    if (changed) continue;
-    const std::int64_t now = moves();
-    const bool moved = now != last_moves;
-    last_moves = now;
-    quiet_periods = moved ? 0 : quiet_periods + 1;
-    if (moved) continue;
-    const double seconds = std::chrono::duration<double>(options_.quiet).count() * quiet_periods;
-    const std::string text = fmt::format("nothing has moved for {:.3g} s:{}", seconds, describe());
-    if (options_.report) options_.report(text);
-    const bool all_wait = std::ranges::all_of(devices_, [](const Progress* d) { return d->waiting(); });
-    if (all_wait && quiet_periods >= options_.give_up_after) {
-      first_error_.set(std::make_exception_ptr(Error("given up: " + text)), {});
+    if (wake_.wait_for(lock, patience.interval(), [this] { return ending_ || !watching_; })) continue;
+    if (const std::int64_t now = moves(); now != last_moves) {
+      last_moves = now;
+      patience.restart(Clock::now());
+      continue;
     }
+    const Patience::Verdict verdict = patience.look(Clock::now());
+    const bool give_up = verdict.give_up && all_wait() && !first_error_.stopped();
+    if (!verdict.report && !give_up) continue;
+    const double seconds = std::chrono::duration<double>(verdict.quiet).count();
+    const std::string text = fmt::format("nothing has moved for {:.3g} s:{}", seconds, describe());
+    if (verdict.report && options_.report) options_.report(text);
+    if (give_up) first_error_.set(std::make_exception_ptr(Error("given up: " + text)), {});
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
+#include "slimpipe/core/patience.h"
 #include "slimpipe/runtime/stage_runner.h"
 #include "slimpipe/train/device_checkpoint.h"
 #include "slimpipe/train/metrics.h"
@@ -67,17 +68,13 @@ void naming_the_site(const FirstError& first_error, Work work) {
 /// The watchdog watches as long as this lives.
 class Watch {
  public:
-  explicit Watch(runtime::Watchdog* watchdog) : watchdog_(watchdog) {
-    if (watchdog_ != nullptr) watchdog_->resume();
-  }
-  ~Watch() {
-    if (watchdog_ != nullptr) watchdog_->pause();
-  }
+  explicit Watch(runtime::Watchdog& watchdog) : watchdog_(watchdog) { watchdog_.resume(); }
+  ~Watch() { watchdog_.pause(); }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
  private:
-  runtime::Watchdog* watchdog_;
+  runtime::Watchdog& watchdog_;
 };
 
 }  // namespace
@@ -128,8 +125,11 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
       table_(config.model),
       programs_(compile(schedule_)),
       backend_(std::move(platform.backend)),
-      transport_(processes.mpi ? comm::make_mpi_transport(topology_, first_error_, has_spare_core(processes))
-                               : comm::make_in_process_transport(topology_.devices(), first_error_)) {
+      transport_(processes.mpi
+                     ? comm::make_mpi_transport(topology_, first_error_,
+                                                {.spare_core = has_spare_core(processes),
+                                                 .patience = patience_of(config.log.watchdog_seconds)})
+                     : comm::make_in_process_transport(topology_.devices(), first_error_)) {
   const runtime::EngineOptions options{.model = config.model,
                                        .compute = compute_type(config),
                                        .threads = config.device.threads,
@@ -138,15 +138,10 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
     engine_ = std::make_unique<runtime::Engine>(options, schedule_, table_, topology_, *backend_,
                                                 std::move(platform.make_runner), *transport_, first_error_);
   });
-  if (config.log.watchdog_seconds > 0) {
-    const std::chrono::duration<double> quiet(config.log.watchdog_seconds);
-    watchdog_ = std::make_unique<runtime::Watchdog>(
-        runtime::WatchdogOptions{
-            .quiet = std::max(std::chrono::milliseconds(1),
-                              std::chrono::duration_cast<std::chrono::milliseconds>(quiet)),
-            .report = [](const std::string& text) { log::warning("watchdog: {}", text); }},
-        engine_->progress(), first_error_);
-  }
+  watchdog_ = std::make_unique<runtime::Watchdog>(
+      runtime::WatchdogOptions{.patience = patience_of(config.log.watchdog_seconds),
+                               .report = [](const std::string& text) { log::warning("watchdog: {}", text); }},
+      engine_->progress(), first_error_);
 }
 
 Session::~Session() = default;
@@ -181,21 +176,20 @@ const std::vector<runtime::Program>& Session::evaluation_programs(int microbatch
   return it->second;
 }
 
-void Session::run_devices(const std::function<void(runtime::DeviceContext&)>& body) {
-  const Watch watch(watchdog_.get());
+void Session::run_devices(const char* activity, const std::function<void(runtime::DeviceContext&)>& body) {
+  const Watch watch(*watchdog_);
   naming_the_site(first_error_, [&] {
     engine_->each_device([&](runtime::DeviceContext& context) {
+      context.progress.doing(activity);
       body(context);
-      context.progress.doing(runtime::Progress::kIdle);
+      context.progress.doing(runtime::Progress::kDone, true);
     });
   });
 }
 
 void Session::initialise() {
-  run_devices([this](runtime::DeviceContext& context) {
-    context.progress.doing("initial parameters");
-    context.store->initialise(config_.training.seed);
-  });
+  run_devices("initial parameters",
+              [this](runtime::DeviceContext& context) { context.store->initialise(config_.training.seed); });
 }
 
 bool Session::needs_tokens() const {
@@ -207,7 +201,7 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
                                std::vector<io::TraceEvent>* trace) {
   StepResult result;
   std::mutex mutex;  // guards result and trace, which every device's thread fills
-  run_devices([&](runtime::DeviceContext& context) {
+  run_devices("start of the step", [&](runtime::DeviceContext& context) {
     const runtime::Program& program = programs_[context.pipeline_rank];
     std::vector<io::TraceEvent> events;
     context.store->release_gradients();
@@ -278,7 +272,7 @@ double Session::evaluate(const Batch& batch) {
   const auto& programs = evaluation_programs(static_cast<int>(batch.samples.size()));
   double loss = 0;
   std::mutex mutex;
-  run_devices([&](runtime::DeviceContext& context) {
+  run_devices("start of the validation", [&](runtime::DeviceContext& context) {
     const runtime::Program& program = programs[context.pipeline_rank];
     context.store->release_gradients();
     context.runner->begin(program, tokens_for(context, batch));
@@ -296,11 +290,12 @@ double Session::evaluate(const Batch& batch) {
 std::filesystem::path Session::save(const std::filesystem::path& folder, const TrainingState& state,
                                     int keep) {
   std::filesystem::path saved = folder / checkpoint_name(state.step);
-  run_devices([&](runtime::DeviceContext& context) {
-    context.progress.doing("writing the checkpoint, or waiting for the devices that write");
+  run_devices("start of the checkpoint", [&](runtime::DeviceContext& context) {
     comm::Collectives& group = *context.collectives;
     if (group.rank() == 0) begin_checkpoint(folder, state.step);
+    context.progress.doing("start of the checkpoint by all devices", true);
     group.barrier();
+    context.progress.doing("writing the checkpoint");
     const FileRecord own = save_device(context, table_, folder / (checkpoint_name(state.step) + ".partial"));
     // Every device's bytes and hash, in exactly representable halves.
     constexpr std::size_t kPerDevice = 3;
@@ -309,8 +304,10 @@ std::filesystem::path Session::save(const std::filesystem::path& folder, const T
     row[0] = static_cast<double>(own.bytes);
     row[1] = static_cast<double>(own.hash >> 32);
     row[2] = static_cast<double>(own.hash & 0xffffffffU);
+    context.progress.doing("sum of what the devices have written", true);
     group.all_reduce_sum(values);
     if (group.rank() == 0) {
+      context.progress.doing("commit of the checkpoint");
       Manifest manifest = layout_manifest(schedule_, table_, topology_.pipeline_group(context.index),
                                           static_cast<int>(config_.model.layers));
       manifest.state = state;
@@ -321,14 +318,14 @@ std::filesystem::path Session::save(const std::filesystem::path& folder, const T
       }
       commit_checkpoint(folder, manifest, keep);
     }
+    context.progress.doing("commit of the checkpoint by the first device", true);
     group.barrier();
   });
   return saved;
 }
 
 void Session::load(const std::filesystem::path& checkpoint) {
-  run_devices([&](runtime::DeviceContext& context) {
-    context.progress.doing("reading the checkpoint");
+  run_devices("reading the checkpoint", [&](runtime::DeviceContext& context) {
     CheckpointReader reader(checkpoint);
     load_device(context, table_, reader);
   });

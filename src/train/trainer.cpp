@@ -243,19 +243,17 @@ class Run {
   processes.abort(status);
 }
 
-/// Devices asked for against devices there are.
+/// Devices asked for against devices there are. That per_process divides them is a rule of the configuration.
 void check_devices(const config::RunConfig& config, const comm::ProcessEnvironment& processes) {
   const comm::Topology topology(parallel_sizes(config.parallel), processes.size, 0);
   const int per_process = config.device.per_process;
   if (per_process > 0 && per_process != topology.devices_per_process()) {
     throw_input_error(
         "device.per_process is {}, so {} process{} drive{} {} devices, but the parallel sizes ask for {}: "
-        "start {} "
-        "with mpirun, or change device.per_process (0 shares all devices evenly) or parallel.pipeline",
+        "start {} processes with mpirun, or change device.per_process (0 shares all devices evenly) or "
+        "parallel.pipeline",
         per_process, processes.size, processes.size == 1 ? "" : "es", processes.size == 1 ? "s" : "",
-        processes.size * per_process, topology.devices(),
-        topology.devices() % per_process == 0 ? fmt::format("{} processes", topology.devices() / per_process)
-                                              : std::string("another number of processes"));
+        processes.size * per_process, topology.devices(), topology.devices() / per_process);
   }
 }
 

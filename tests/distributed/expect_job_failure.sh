@@ -1,6 +1,11 @@
 #!/bin/sh
-# expect_job_failure.sh COMMAND...: COMMAND must end within 10 s with a non-zero status, and the processes
-# whose numbers it printed as "pid N" must be gone.
+# expect_job_failure.sh [--told TEXT] COMMAND...: COMMAND must end within 10 s with a non-zero status, TEXT must
+# be in what it prints, and the processes whose numbers it printed as "pid N" must be gone.
+told=
+if [ "$1" = --told ]; then
+  told=$2
+  shift 2
+fi
 output=$(timeout --kill-after=5 10 "$@" 2>&1)
 status=$?
 echo "$output"
@@ -13,6 +18,13 @@ if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
   echo "expected the job to end by itself within 10 s" >&2
   exit 1
 fi
+case $output in
+  *"$told"*) ;;
+  *)
+    echo "expected to be told \"$told\"" >&2
+    exit 1
+    ;;
+esac
 pids=$(echo "$output" | sed -n 's/.*pid \([0-9][0-9]*\).*/\1/p')
 if [ -z "$pids" ]; then
   echo "no process told its pid: the job did not get as far as its failure" >&2

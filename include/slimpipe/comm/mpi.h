@@ -1,9 +1,14 @@
 #pragma once
 // Start and end of MPI. A program started without mpirun or srun never initialises it.
 
+#include <memory>
 #include <string>
 
+#include "slimpipe/core/patience.h"
+
 namespace slimpipe::comm {
+
+class WaitWatch;
 
 struct ProcessEnvironment {
   int rank = 0;
@@ -26,9 +31,12 @@ struct ProcessEnvironment {
 /// The destructor finalizes. Where an exception is passing through, other processes may be waiting for this
 /// one and finalizing would hang, so it ends them all at once with status 1. It cannot know the exception:
 /// catch and report inside the session's scope, then call abort with the exit status.
+///
+/// Every call that waits for other processes, the start and the end of MPI included, is watched: `patience`
+/// says when it is told who is missing, and when this process gives up, which ends the run with status 1.
 class MpiSession {
  public:
-  MpiSession();
+  explicit MpiSession(PatienceLimits patience = {});
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -49,9 +57,12 @@ class MpiSession {
   [[nodiscard]] Problem first_problem(int status, const std::string& text);
 
  private:
+  /// Returns when every process is here; what follows is then held up by none that is not.
+  void meet(const char* where);
   [[nodiscard]] std::string broadcast_from(int root, const std::string& text);
   ProcessEnvironment environment_;
   int exceptions_at_start_;
+  std::unique_ptr<WaitWatch> watch_;  ///< with MPI
 };
 
 }  // namespace slimpipe::comm

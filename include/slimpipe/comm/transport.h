@@ -11,6 +11,7 @@
 #include <string>
 
 #include "slimpipe/comm/topology.h"
+#include "slimpipe/core/patience.h"
 #include "slimpipe/core/stop.h"
 
 namespace slimpipe::comm {
@@ -71,12 +72,18 @@ class Transport {
 /// Queues between threads of this process; all devices are local.
 [[nodiscard]] std::unique_ptr<Transport> make_in_process_transport(int devices, FirstError& first_error);
 
+struct MpiTransportOptions {
+  bool spare_core = false;  ///< this process has a core beyond those its devices compute with
+  PatienceLimits patience;  ///< how long it waits for the other processes to make the transport with it
+};
+
 /// In-process queues between the devices of one process, MPI between processes. MPI must be initialised
 /// (comm/mpi.h). This MPI moves data only inside its calls. An engine thread of this process makes them, so
-/// that messages move while devices compute; but where the process has one device and no `spare_core` for
-/// such a thread, the device's thread makes them, from post, test, wait and progress, and messages move
-/// between its steps. Uses a communicator of its own; checks that its tags fit MPI_TAG_UB.
+/// that messages move while devices compute; but where the process has one device and no spare core for such
+/// a thread, the device's thread makes them, from post, test, wait and progress, and messages move between
+/// its steps. Uses a communicator of its own, which all processes make together; checks that its tags fit
+/// MPI_TAG_UB.
 [[nodiscard]] std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,
-                                                            bool spare_core);
+                                                            const MpiTransportOptions& options);
 
 }  // namespace slimpipe::comm

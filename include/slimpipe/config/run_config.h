@@ -108,8 +108,10 @@ struct LogConfig {
   std::string level = "info";
   std::int64_t every = 1;  ///< steps between progress lines
   bool trace = false;
-  std::int64_t trace_step = 3;   ///< 1-based step whose execution is traced
-  double watchdog_seconds = 60;  ///< nothing moves for this long: print what every device does; 0: off
+  std::int64_t trace_step = 3;  ///< 1-based step whose execution is traced
+  /// Nothing moves for this long: print what every device does; ten times, all waiting: end the run. 0: print
+  /// nothing, end it after 600 s.
+  double watchdog_seconds = 60;
 };
 
 struct RunConfig {

@@ -8,11 +8,13 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/core/tensor.h"
 
 namespace slimpipe::device {
 
@@ -62,9 +64,11 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   /// `bytes` rounded up to kAlignment, uninitialised. `name` must outlive the allocation (a literal).
-  /// Zero bytes gives a valid unique address. Throws OutOfMemory with name, bytes, scope and the
-  /// table of what is live.
-  [[nodiscard]] void* allocate(Scope scope, std::int64_t bytes, const char* name);
+  /// Zero bytes gives a valid unique address. Throws OutOfMemory with name, bytes, scope, the types and
+  /// shapes of the `tensors` that the memory is for (their data is not looked at) and the table of what is
+  /// live.
+  [[nodiscard]] void* allocate(Scope scope, std::int64_t bytes, const char* name,
+                               std::span<const Tensor> tensors = {});
   /// Frees what allocate returned; anything else throws Error. nullptr is allowed.
   void free(void* address);
   /// Moves a live allocation to another scope (a received message that becomes a saved activation).
@@ -85,7 +89,8 @@ class Arena {
     Scope scope;
     const char* name;
   };
-  [[noreturn]] void fail(Scope scope, std::int64_t bytes, const char* name) const;
+  [[noreturn]] void fail(Scope scope, std::int64_t bytes, const char* name,
+                         std::span<const Tensor> tensors) const;
 
   ArenaOptions options_;
   std::int64_t reserved_ = 0;
@@ -99,8 +104,12 @@ class Arena {
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Arena& arena, Scope scope, std::int64_t bytes, const char* name)
-      : arena_(&arena), data_(arena.allocate(scope, bytes, name)), bytes_(bytes) {}
+  Buffer(Arena& arena, Scope scope, std::int64_t bytes, const char* name,
+         std::span<const Tensor> tensors = {})
+      : arena_(&arena), data_(arena.allocate(scope, bytes, name, tensors)), bytes_(bytes) {}
+  /// For one contiguous tensor of `shape`'s type and dimensions; its data is not looked at.
+  Buffer(Arena& arena, Scope scope, const Tensor& shape, const char* name)
+      : Buffer(arena, scope, shape.bytes(), name, {&shape, 1}) {}
   ~Buffer() { reset(); }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {

@@ -126,8 +126,9 @@ class ParameterStore {
   };
   /// One flat tensor in a buffer of its own.
   [[nodiscard]] Tensor allocate(device::Scope scope, DType dtype, std::int64_t elements, const char* name);
-  /// One flat, zeroed tensor of fp32.
-  [[nodiscard]] Tensor allocate_gradient(device::Buffer& buffer, std::int64_t elements, const char* name);
+  /// One flat, zeroed tensor of fp32; `shapes` are of those it consists of.
+  [[nodiscard]] Tensor allocate_gradient(device::Buffer& buffer, std::int64_t elements, const char* name,
+                                         std::span<const Tensor> shapes);
   /// Index into stored_ by name; throws Error where this device does not hold it.
   [[nodiscard]] std::size_t position_of(std::string_view name) const;
   [[nodiscard]] Tensor weight(std::string_view name) const;  ///< in the compute type

@@ -41,6 +41,7 @@ struct Program {
   schedule::Spec spec;
   std::vector<Step> steps;
   std::vector<Transfer> transfers;
+  std::vector<int> first_layers;  ///< by chunk: the model's layer that is the chunk's layer 0
 };
 
 /// What compile needs to know of the model and the layout.
@@ -64,8 +65,10 @@ struct CompileInput {
 /// side by side with sends that complete only once their receive is posted.
 [[nodiscard]] std::vector<std::string> validate(const std::vector<Program>& programs);
 
-/// "forward chunk 0 microbatch 1 slice 3, layer 2: attention", "wait receive activation …": for watchdog,
-/// trace and error texts.
+/// "F0.1.3 attention, layer 2", "wait receive: F0.1.3 receive activation": for traces and checks.
 [[nodiscard]] std::string describe(const Step& step);
+/// Besides, which layer of the model that is, or which tensor moves: "…, layer 2 (model.layers.6)", "…:
+/// hidden states, 4096 bytes from device 1". For what is told of a run that fails or does not move.
+[[nodiscard]] std::string describe(const Program& program, const Step& step);
 
 }  // namespace slimpipe::runtime

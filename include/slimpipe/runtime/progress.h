@@ -13,6 +13,7 @@ namespace slimpipe::runtime {
 class Progress {
  public:
   static constexpr const char* kIdle = "idle";
+  static constexpr const char* kDone = "done with its part";
 
   explicit Progress(int device) : device_(device) {}
   void begin(const Program& program) {

@@ -67,7 +67,6 @@ class StageRunner : public StepRunner {
   config::ModelConfig model_;
   DType compute_;
   std::int64_t sequence_length_;
-  std::int64_t hidden_bytes_ = 0;  ///< of one slice
   std::int64_t slice_tokens_ = 0;
   model::ParallelContext parallel_;
   const Program* program_ = nullptr;

@@ -1,22 +1,20 @@
 #pragma once
 // Tells what every device is doing when nothing moves, and ends a run whose devices all wait for ever.
 
-#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "slimpipe/core/patience.h"
 #include "slimpipe/core/stop.h"
 #include "slimpipe/runtime/progress.h"
 
 namespace slimpipe::runtime {
 
 struct WatchdogOptions {
-  std::chrono::milliseconds quiet{60000};  ///< report after this long without any step of any device
-  /// After this many quiet periods during which every device only waited, the run is failed.
-  int give_up_after = 10;
+  PatienceLimits patience;  ///< the run is given up only where every device waits for others
   std::function<void(const std::string&)> report;  ///< gets the text, several lines
 };
 
@@ -37,6 +35,7 @@ class Watchdog {
  private:
   void loop();
   [[nodiscard]] std::int64_t moves() const;
+  [[nodiscard]] bool all_wait() const;
 
   WatchdogOptions options_;
   std::vector<const Progress*> devices_;

@@ -102,7 +102,9 @@ class Session {
   [[nodiscard]] bool has_spare_core(const comm::ProcessEnvironment& processes) const;
   [[nodiscard]] std::vector<runtime::Program> compile(const schedule::Schedule& schedule) const;
   [[nodiscard]] const std::vector<runtime::Program>& evaluation_programs(int microbatches);
-  void run_devices(const std::function<void(runtime::DeviceContext&)>& body);
+  /// Runs body on every local device's thread under the watchdog; `activity`, a literal, is what the devices
+  /// begin with.
+  void run_devices(const char* activity, const std::function<void(runtime::DeviceContext&)>& body);
   void gather_reports(runtime::DeviceContext& context, const runtime::ExecutionTimes& times,
                       StepResult& result);
 

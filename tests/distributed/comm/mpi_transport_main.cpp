@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <climits>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <fmt/core.h>
@@ -22,6 +23,8 @@ namespace slimpipe::comm {
 namespace {
 
 constexpr int kReportedStatus = 7;
+constexpr PatienceLimits kShort{.report_every = std::chrono::milliseconds(200),
+                                .give_up_after = std::chrono::seconds(1)};
 
 using test::MpiHarness;
 
@@ -31,7 +34,7 @@ void run_suite(MpiSession& session, int devices) {
   for (const bool spare_core : {false, true}) {
     if (spare_core && devices > session.environment().size) continue;  // an engine thread calls in any case
     for (const int max_plain_bytes : {INT_MAX, 5003}) {
-      MpiHarness harness(session, devices, {.spare_core = spare_core, .max_plain_bytes = max_plain_bytes});
+      MpiHarness harness(session, devices, spare_core, max_plain_bytes);
       test::run_transport_suite(harness);
     }
   }
@@ -62,7 +65,7 @@ void run_session(MpiSession& session, int devices) {
 
 void run_long_message(MpiSession& session, int devices) {
   constexpr std::int64_t kBytes = (std::int64_t{1} << 31) + 12'345;
-  MpiHarness harness(session, devices, {});
+  MpiHarness harness(session, devices, false);
   const Channel channel{.source = 0, .destination = devices - 1, .purpose = Purpose::kActivation};
   harness.run_well([&](const test::DeviceContext& context) {
     if (context.device != 0 && context.device != devices - 1) return;
@@ -99,6 +102,19 @@ void run_death(MpiSession& session, int devices, std::string_view death) {
   endpoint.wait(endpoint.post_receive({.source = devices - 1, .destination = device}, nullptr, 0));
 }
 
+/// The last process stops where the others wait for it, and nothing else ends them.
+void run_absence(MpiSession& session, int devices, std::string_view command) {
+  const ProcessEnvironment& environment = session.environment();
+  fmt::print("pid {}\n", getpid());
+  std::fflush(stdout);
+  session.barrier();
+  if (environment.rank == environment.size - 1) std::raise(SIGSTOP);
+  if (command == "absent") return session.barrier();
+  FirstError first_error;
+  (void)make_mpi_transport(Topology({.pipeline = devices}, environment.size, environment.rank), first_error,
+                           {.patience = kShort});
+}
+
 void run(MpiSession& session, std::string_view command, int devices) {
   if (command == "suite") return run_suite(session, devices);
   if (command == "session") return run_session(session, devices);
@@ -106,11 +122,12 @@ void run(MpiSession& session, std::string_view command, int devices) {
   if (command == "exit" || command == "report" || command == "throw") {
     return run_death(session, devices, command);
   }
+  if (command == "absent" || command == "no_transport") return run_absence(session, devices, command);
   throw_error("unknown command '{}'", command);
 }
 
 int run_and_report(std::string_view command, int devices) {
-  MpiSession session;
+  MpiSession session(command == "absent" ? kShort : PatienceLimits{});
   log::configure({.rank = session.environment().rank});
   if (command == "throw") {
     run(session, command, devices);  // the exception passes through the session
@@ -130,7 +147,8 @@ int run_and_report(std::string_view command, int devices) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    fmt::print(stderr, "usage: {} suite|session|long|exit|throw|report DEVICES\n", argv[0]);
+    fmt::print(stderr, "usage: {} suite|session|long|exit|throw|report|absent|no_transport DEVICES\n",
+               argv[0]);
     return 2;
   }
   try {

@@ -15,7 +15,7 @@ namespace {
 
 void run(comm::MpiSession& session, int devices) {
   // With a spare core an engine thread calls MPI in every process, whatever the number of its devices.
-  test::MpiHarness harness(session, devices, {.spare_core = true});
+  test::MpiHarness harness(session, devices, true);
   for (const auto kind : {schedule::Kind::kOneFOneB, schedule::Kind::kSlimPipe}) {
     const auto programs = test::pipeline_programs(kind, devices);
     for (int watchful = 0; watchful < devices; ++watchful) {

@@ -116,7 +116,7 @@ def out_of_memory_is_named_once(bench):
     output = bench.run("short", processes=2, status=1, memory__limit=int(max(peaks)) - 1)
     check(output.count("out of memory") == 1, f"named not once:\n{output}")
     site = (rf"device {device} \(rank {rank}\), training step \d+, step \d+ of \d+: [FBW]\d+\.\d+\.\d+ .+: "
-            rf"device {device}: out of memory: .+ needs \d+ bytes")
+            rf"device {device}: out of memory: .+ needs \d+ bytes \(\w+: fp32\[[\d, ]+\]")
     check(re.search(site, output), f"expected {site}:\n{output}")
     for key in ("memory.limit", "memory.recompute"):
         check(output.count(key) == 1, f"{key} is advised not once:\n{output}")
@@ -150,7 +150,14 @@ def bad_input_is_told_once(bench):
     for processes in (0, 2):
         bad("unknown", "training.stepz", processes, training__stepz=3)
         bad("absent", "no such file", processes, data__train=bench.folder / "no such file")
-    bad("processes", "3 processes", processes=3)
+    bad("processes", "4 devices (tensor 1 x context 1 x data 1 x pipeline 4) cannot be shared equally among 3 "
+        "processes: start a number of processes that divides 4",
+        processes=3)
+    bad("fewer", "device.per_process is 2, so 1 process drives 2 devices, but the parallel sizes ask for 4: start 2 "
+        "processes with mpirun", device__per_process=2)
+    bad("uneven", "4 devices do not divide into processes of 3 devices; use 2 or 4", device__per_process=3)
+    bad("half", "device.per_process is 1, so 2 processes drive 2 devices, but the parallel sizes ask for 4: start 4 "
+        "processes with mpirun", processes=2, device__per_process=1)
     bad("slices", "schedule.slices", schedule__slices=5)
     bad("damaged", "run.yaml", data__train=bench.folder / "run.yaml")
     bad("vocabulary", "model.vocabulary is 100", model__vocabulary=100)
@@ -175,9 +182,32 @@ def stopped_process_is_reported_and_waited_for(bench):
     finally:
         os.kill(pids[1], signal.SIGCONT)
     check(job.wait() == 0, job.output())
-    report = r"watchdog: nothing has moved for .+ s:\s+device 0: (waits in step \d+ of \d+: .+|sum of .+)"
+    report = r"watchdog: nothing has moved for .+ s:\s+device 0: waiting, (step \d+ of \d+: .+|sum of .+)"
     check(re.search(report, job.output()), f"expected {report}:\n{job.output()}")
     check(bench.numbers("stopped") == bench.numbers("whole"), "numbers differ")
+
+
+def process_that_stays_stopped_ends_the_job(bench):
+    job = bench.start("stays", processes=2, training__steps=100000, log__watchdog_seconds=0.5)
+    wait_for(lambda: bench.steps_done("stays") >= 2 or job.process.poll() is not None, "two steps")
+    pids = job.ranks()
+    check(sorted(pids) == [0, 1], f"ranks {pids}:\n{job.output()}")
+    os.kill(pids[1], signal.SIGSTOP)
+    check(job.wait() == 1, job.output())
+    cause = json.loads((bench.folder / "stays" / "failure.json").read_text())["cause"]
+    told = r"given up: nothing has moved for .+ s:\n  device 0: waiting, .+\n  device 1: waiting, .+"
+    check(re.search(told, cause), f"expected {told}:\n{cause}")
+
+
+def process_that_never_starts_ends_the_job(bench):
+    command = bench.command("absent", processes=2, log__watchdog_seconds=0.2)
+    program = command.index(bench.slimpipe)
+    stop_rank_1 = 'test "$OMPI_COMM_WORLD_RANK" != 1 || kill -STOP $$; exec "$@"'
+    command[program:program] = ["sh", "-c", stop_rank_1, "sh"]
+    job = bench.start_command("absent", command)
+    check(job.wait() == 1, job.output())
+    told = r"given up: rank 0 has waited .+ s for all processes of the run to initialise MPI"
+    check(re.search(told, job.output()), f"expected {told}:\n{job.output()}")
 
 
 if __name__ == "__main__":
@@ -191,4 +221,6 @@ if __name__ == "__main__":
         too_many_skipped_steps_end_the_run,
         bad_input_is_told_once,
         stopped_process_is_reported_and_waited_for,
+        process_that_stays_stopped_ends_the_job,
+        process_that_never_starts_ends_the_job,
     ))

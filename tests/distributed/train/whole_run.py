@@ -5,6 +5,7 @@ function of it) in a folder of its own; MPIRUN and its arguments start a job whe
 happens in a run is waited for until a limit, at which the test fails.
 """
 import contextlib
+import ctypes
 import json
 import os
 import random
@@ -40,14 +41,29 @@ def wait_for(condition, what):
         time.sleep(0.002)
 
 
+def dies_with(parent, mpirun):
+    """What a started process calls first: when the test's process is killed, however, it does not go on.
+    mpirun is told to end, since it has processes to end itself; a program of one process is killed."""
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG
+    death = signal.SIGTERM if mpirun else signal.SIGKILL
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call():
+        if libc.prctl(set_parent_death_signal, ctypes.c_ulong(death)) != 0 or os.getppid() != parent:
+            os._exit(125)
+
+    return call
+
+
 class Job:
     """One started run. Its output is in a file, so that nothing blocks."""
 
-    def __init__(self, command, output):
+    def __init__(self, command, output, mpirun):
         self.output_path = output
         with output.open("wb") as stream:
             self.process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT,
-                                            stdin=subprocess.DEVNULL, start_new_session=True)
+                                            stdin=subprocess.DEVNULL, start_new_session=True,
+                                            preexec_fn=dies_with(os.getpid(), mpirun))
 
     def output(self):
         return self.output_path.read_text(errors="replace")
@@ -113,7 +129,11 @@ class Bench:
         return list(map(str, command))
 
     def start(self, name, *arguments, **options):
-        job = Job(self.command(name, *arguments, **options), self.folder / f"{name}.{len(self.jobs)}.out")
+        return self.start_command(name, self.command(name, *arguments, **options))
+
+    def start_command(self, name, command):
+        output = self.folder / f"{name}.{len(self.jobs)}.out"
+        job = Job(command, output, command[:1] == self.mpirun[:1])
         self.jobs.append(job)
         return job
 
@@ -155,6 +175,8 @@ class Bench:
 def main(*scenarios):
     by_name = {scenario.__name__: scenario for scenario in scenarios}
     name, slimpipe, *mpirun = sys.argv[1:]
+    for request in (signal.SIGTERM, signal.SIGINT):  # end in order: the jobs, the folder
+        signal.signal(request, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="slimpipe-") as folder:
         bench = Bench(Path(folder), slimpipe, mpirun)
         try:

@@ -1,5 +1,7 @@
 // What must not change the numbers: evaluation, threads, copies of one parameter.
 
+#include <regex>
+
 #include "runtime/train/session_state.h"
 #include "support/catch.h"
 
@@ -148,6 +150,7 @@ TEST_CASE("a device without the memory for a step names tensor, action, step, ra
        {"device ", " (rank 0), training step 17, step ", "out of memory", " needs ", "the limit is"}) {
     CHECK(message.find(part) != std::string::npos);
   }
+  CHECK(std::regex_search(message, std::regex(R"(needs \d+ bytes \([a-z_]+: fp32\[[0-9, ]+\])")));
   REQUIRE(session.first_error().report());
   CHECK_THROWS_AS(std::rethrow_exception(session.first_error().report()->exception), device::OutOfMemory);
 
@@ -156,8 +159,11 @@ TEST_CASE("a device without the memory for a step names tensor, action, step, ra
     train::Session none(config, {});
     FAIL("expected a failure");
   } catch (const device::OutOfMemory& error) {
-    CHECK(std::string(error.what()).find("(rank 0), allocation of the parameters: device ") !=
-          std::string::npos);
+    const std::string text = error.what();
+    INFO(text);
+    CHECK(text.find("(rank 0), allocation of the parameters: device ") != std::string::npos);
+    CHECK(std::regex_search(text,
+                            std::regex(R"((weights|moments) needs \d+ bytes \([a-z]+: fp32\[\d+\]\), but)")));
   }
 }
 

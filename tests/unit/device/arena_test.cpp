@@ -149,6 +149,28 @@ TEST_CASE("what goes over the limit names tensor, scope, numbers and the table",
   CHECK(arena.stats().total_live == 512);
 }
 
+TEST_CASE("tensors that do not fit are told with type and shape", "[unit]") {
+  Arena arena({.owner = "device 3", .limit = 64});
+  const Tensor hidden(nullptr, DType::kBF16, {16, 8});
+  const Tensor lse(nullptr, DType::kF32, {16});
+  const auto text_of = [](const auto& allocate) -> std::string {
+    try {
+      allocate();
+    } catch (const OutOfMemory& e) {
+      return e.what();
+    }
+    return "nothing was refused";
+  };
+  const std::string one = text_of([&] { return Buffer(arena, Scope::kTransfer, hidden, "message"); });
+  INFO(one);
+  CHECK(contains(one, "message needs 256 bytes (transfer: bf16[16, 8]), but 0 bytes are live"));
+  const std::string two = text_of([&] {
+    return Buffer(arena, Scope::kWorkspace, 320, "saved", std::array{hidden, lse});
+  });
+  INFO(two);
+  CHECK(contains(two, "saved needs 320 bytes (workspace: bf16[16, 8], fp32[16]), but"));
+}
+
 TEST_CASE("an absurd size is refused, with a limit and without", "[unit]") {
   for (const std::int64_t limit : {std::int64_t{0}, std::int64_t{1024}}) {
     Arena arena({.owner = "device 0", .limit = limit});

@@ -133,8 +133,8 @@ TEST_CASE("a failure in any step of any device ends all of them and is the one r
       REQUIRE(report);
       CHECK(report->site.device == failing);
       CHECK(report->site.step == 5);
-      CHECK(report->site.action ==
-            fmt::format("step {} of {}: {}", call + 1, all[failing].steps.size(), step));
+      CHECK(report->site.action == fmt::format("step {} of {}: {}", call + 1, all[failing].steps.size(),
+                                               describe(all[failing], all[failing].steps[call])));
     }
   }
 }
@@ -169,7 +169,7 @@ TEST_CASE("a device's activity outside of programs is what it is described by", 
   progress.begin(all[0]);
   progress.at(1, false);
   CHECK(progress.describe() ==
-        fmt::format("step 2 of {}: {}", all[0].steps.size(), describe(all[0].steps[1])));
+        fmt::format("step 2 of {}: {}", all[0].steps.size(), describe(all[0], all[0].steps[1])));
   progress.end();
   CHECK(progress.describe() == "reading the checkpoint");
 }

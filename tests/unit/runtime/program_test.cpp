@@ -71,6 +71,27 @@ TEST_CASE("receives are posted one action before they are waited for", "[unit]")
   CHECK(second.steps[2].kind == StepKind::kWaitReceive);
 }
 
+TEST_CASE("a step is told with the layer of the model, or the tensor that moves and its other end",
+          "[unit]") {
+  using schedule::Phase;
+  const std::vector<Program> programs = small_programs();  // 4 layers, 2 devices
+  const auto told = [&](int device, StepKind kind, Phase phase) {
+    const Program& program = programs[device];
+    return describe(program, program.steps[find_step(program, kind, phase)]);
+  };
+  CHECK(told(0, StepKind::kCompute, Phase::kAttention) == "F0.0.0 attention, layer 0 (model.layers.0)");
+  CHECK(told(1, StepKind::kCompute, Phase::kAttention) == "F0.0.0 attention, layer 0 (model.layers.2)");
+  CHECK(told(1, StepKind::kCompute, Phase::kLoss) == "F0.0.0 loss");
+  CHECK(told(0, StepKind::kPostSend, Phase::kSendActivation) ==
+        "post send: F0.0.0 send activation: hidden states, 1024 bytes to device 1");
+  CHECK(told(1, StepKind::kWaitReceive, Phase::kReceiveActivation) ==
+        "wait receive: F0.0.0 receive activation: hidden states, 1024 bytes from device 0");
+  CHECK(told(0, StepKind::kWaitReceive, Phase::kReceiveGradient) ==
+        "wait receive: B0.0.1 receive gradient: gradient of the hidden states, 1024 bytes from device 1");
+  CHECK(told(1, StepKind::kWaitSend, Phase::kCombineTiedGradients) ==
+        "wait send: combine tied gradients: gradient of the tied embedding, 64 bytes to device 0");
+}
+
 TEST_CASE("a program set that cannot finish is told apart, with what each device waits for", "[unit]") {
   std::vector<Program> programs = small_programs();
   // Device 0 waits for its first gradient before it sends its first activation.

@@ -12,6 +12,8 @@
 namespace slimpipe::runtime {
 namespace {
 
+using namespace std::chrono_literals;
+
 DeviceThreads::Site no_site() {
   return [](int local) { return FailureSite{0, local, 3, "in a test"}; };
 }
@@ -74,26 +76,33 @@ TEST_CASE("the watchdog says what every device does when nothing moves, and give
     const std::scoped_lock lock(mutex);
     reports.push_back(text);
   };
-  Watchdog watchdog({.quiet = std::chrono::milliseconds(5), .give_up_after = 3, .report = report}, {&device},
+  Watchdog watchdog({.patience = {.report_every = 5ms, .give_up_after = 15ms}, .report = report}, {&device},
                     first);
   watchdog.resume();
   REQUIRE(eventually([&] { return first.stopped(); }));
   watchdog.pause();
   const std::scoped_lock lock(mutex);
   REQUIRE(reports.size() >= 3);
-  CHECK(reports[0].find("device 4: waits in step 1 of 1: wait receive: F0.0.0") != std::string::npos);
+  CHECK(reports[0].find("device 4: waiting, step 1 of 1: wait receive: F0.0.0") != std::string::npos);
   CHECK(first.report()->message.find("given up: nothing has moved") != std::string::npos);
 }
 
-TEST_CASE("the watchdog gives up on a sum that another device never joins", "[unit]") {
+TEST_CASE("the watchdog gives up on a sum that another device never joins, reports or not", "[unit]") {
   Progress device(0);
+  Progress finished(1);
   device.doing("sum of losses over the devices", true);
+  finished.doing(Progress::kDone, true);
   FirstError first;
-  Watchdog watchdog({.quiet = std::chrono::milliseconds(2), .give_up_after = 2, .report = {}}, {&device},
-                    first);
+  std::atomic<int> reports{0};
+  Watchdog watchdog(
+      {.patience = {.report_every = 0ms, .give_up_after = 4ms}, .report = [&](const auto&) { ++reports; }},
+      {&device, &finished}, first);
   watchdog.resume();
   REQUIRE(eventually([&] { return first.stopped(); }));
-  CHECK(first.report()->message.find("waits in sum of losses over the devices") != std::string::npos);
+  const std::string text = first.report()->message;
+  CHECK(text.find("device 0: waiting, sum of losses over the devices") != std::string::npos);
+  CHECK(text.find("device 1: waiting, done with its part") != std::string::npos);
+  CHECK(reports == 0);
 }
 
 TEST_CASE("the watchdog never gives up on a device that computes", "[unit]") {
@@ -105,7 +114,7 @@ TEST_CASE("the watchdog never gives up on a device that computes", "[unit]") {
   FirstError first;
   std::atomic<int> reports{0};
   Watchdog watchdog(
-      {.quiet = std::chrono::milliseconds(1), .give_up_after = 1, .report = [&](const auto&) { ++reports; }},
+      {.patience = {.report_every = 1ms, .give_up_after = 1ms}, .report = [&](const auto&) { ++reports; }},
       {&device}, first);
   watchdog.resume();
   REQUIRE(eventually([&] { return reports > 5; }));
