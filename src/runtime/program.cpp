@@ -11,7 +11,6 @@
 namespace slimpipe::runtime {
 
 using schedule::Action;
-using schedule::ActionKind;
 using schedule::LayerStep;
 using schedule::Phase;
 
