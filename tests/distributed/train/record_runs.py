@@ -16,7 +16,8 @@ VALIDATED = (4, STEPS)
 
 SCOPES = {"weights", "master_weights", "gradients", "optimizer", "saved_activations", "kv_gradients", "exchange",
           "transfer", "workspace", "input"}
-DEVICE_FIELDS = {"device", "compute_ms", "wait_ms", "wall_ms", "peak_bytes"} | {f"peak_bytes_{s}" for s in SCOPES}
+DEVICE_FIELDS = {"device", "compute_ms", "wait_ms", "send_ms", "send_hidden_ms", "wall_ms", "peak_bytes"} | {
+    f"peak_bytes_{s}" for s in SCOPES}
 RECORD_FIELDS = {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "tflops",
                  "tflops_full_attention", "mfu", "mfu_full_attention", "bubble", "skipped", "devices"}
 SUMMARY_FIELDS = {"steps", "samples", "skipped", "final_loss", "initial_validation_loss", "final_validation_loss",
@@ -96,6 +97,7 @@ def rates_and_bytes_follow_from_the_run(bench):
         for device, peak in zip(devices, before):
             scopes = {scope: device[f"peak_bytes_{scope}"] for scope in SCOPES}
             check(device["compute_ms"] + device["wait_ms"] <= device["wall_ms"] * (1 + 1e-9), f"{device}")
+            check(0 <= device["send_hidden_ms"] <= device["send_ms"] * (1 + 1e-9), f"{device}")
             check(max(scopes.values()) <= device["peak_bytes"] <= sum(scopes.values()), f"{device}")
             check(device["peak_bytes"] >= peak, f"step {step}: a peak since the start has fallen: {device}")
             check(all(isinstance(count, int) for count in scopes.values()), f"{device}")
@@ -104,8 +106,9 @@ def rates_and_bytes_follow_from_the_run(bench):
             same(sum(device[f"peak_bytes_{scope}"] for device in devices), each * PARAMETERS, f"bytes of {scope}")
         check(all(device["peak_bytes_saved_activations"] > 0 for device in devices), f"{devices}")
     bench.run("bf16", training__dtype="bf16")
-    master = sum(device["peak_bytes_master_weights"] for device in bench.metrics("bf16")[STEPS]["devices"])
-    same(master, 4 * PARAMETERS, "bytes of master_weights in bf16")
+    for scope in ("weights", "master_weights"):  # an fp32 value in two halves
+        held = sum(device[f"peak_bytes_{scope}"] for device in bench.metrics("bf16")[STEPS]["devices"])
+        same(held, 2 * PARAMETERS, f"bytes of {scope} in bf16")
 
 
 def summary_of(bench, name):
