@@ -55,7 +55,10 @@ void WaitWatch::loop() {
                                          std::chrono::duration<double>(verdict.quiet).count(), awaited_);
     if (verdict.report) report_(text);
     if (give_up) {
-      give_up_(fmt::format("given up: {}. See whether a process is stopped, or its host out of reach", text));
+      give_up_(fmt::format(
+          "given up: {}. See whether a process is stopped, or its host out of "
+          "reach; where one is only slow, raise log.watchdog_seconds, ten times of which is the limit",
+          text));
     }
   }
 }

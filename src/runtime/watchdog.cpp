@@ -51,6 +51,13 @@ bool Watchdog::all_wait() const {
   return std::ranges::all_of(devices_, &Progress::waiting);
 }
 
+namespace {
+/// Devices of other processes may be busy, which nothing here can see.
+constexpr const char* kIfHealthy =
+    "\n  (where one step of another process, or its part of a checkpoint, takes longer than that: raise "
+    "log.watchdog_seconds, ten times of which is the limit)";
+}  // namespace
+
 void Watchdog::loop() {
   using Clock = std::chrono::steady_clock;
   Patience patience(options_.patience);
@@ -74,7 +81,7 @@ void Watchdog::loop() {
     const double seconds = std::chrono::duration<double>(verdict.quiet).count();
     const std::string text = fmt::format("nothing has moved for {:.3g} s:{}", seconds, describe());
     if (verdict.report && options_.report) options_.report(text);
-    if (give_up) first_error_.set(std::make_exception_ptr(Error("given up: " + text)), {});
+    if (give_up) first_error_.set(std::make_exception_ptr(Error("given up: " + text + kIfHealthy)), {});
   }
 }
 
