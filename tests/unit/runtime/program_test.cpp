@@ -27,7 +27,7 @@ CompileInput input_for(int p, std::int64_t tied_bytes) {
 }
 
 /// What validate finds in programs that can run; compared with, so that a failing test prints the findings.
-const std::vector<std::string> kSound;
+const std::vector<std::string> sound;
 
 std::vector<Program> small_programs() {
   return compile(schedule::build(spec(schedule::Kind::kSlimPipe, 2, 2, 2, 2)), input_for(2, 64));
@@ -54,8 +54,8 @@ TEST_CASE("compiled programs of every schedule are sound", "[unit]") {
             const schedule::Spec s = spec(kind, p, m, n, slope);
             if (!schedule::problems(s).empty()) continue;
             INFO(schedule::name_of(kind) << " p=" << p << " m=" << m << " n=" << n << " slope=" << slope);
-            CHECK(validate(compile(schedule::build(s), input_for(p, 64))) == kSound);
-            CHECK(validate(compile(schedule::build_forward_only(s), input_for(p, 0))) == kSound);
+            CHECK(validate(compile(schedule::build(s), input_for(p, 64))) == sound);
+            CHECK(validate(compile(schedule::build_forward_only(s), input_for(p, 0))) == sound);
           }
         }
       }
