@@ -55,6 +55,9 @@ while (($#)); do
   shift
 done
 
+# Before anything is built, and before the tokens that it was trained on are written over.
+[[ ! -s $run_dir/metrics.jsonl ]] || usage_error "$run_dir holds a run already; give another --run-dir"
+
 heading() { printf '\n== %s\n' "$1"; }
 
 # The repository's own text. Its order is shuffled, the same way each time: validation uses the end of the
@@ -79,12 +82,21 @@ cmake --preset release
 cmake --build build --parallel "$(nproc)" --target slimpipe
 
 heading "Text to tokens"
-if ((${#texts[@]} == 0)); then
-  mapfile -t texts < <(repository_texts)
-fi
-tokens=runs/quickstart.tokens # what configs/quickstart.yaml reads
 mkdir -p runs
-build/slimpipe data prepare --output "$tokens" "${texts[@]}"
+tokens=$root/runs/quickstart.tokens # what configs/quickstart.yaml reads
+tokens_setting=
+if ((${#texts[@]})); then
+  # Beside the run: each run can be resumed with the tokens it was trained on.
+  tokens=$run_dir.tokens
+  tokens_setting=$(printf ' --set data.train=%q' "$tokens")
+  mkdir -p "$(dirname "$tokens")"
+  build/slimpipe data prepare --output "$tokens" "${texts[@]}"
+elif [[ -f $tokens ]] && build/slimpipe data inspect "$tokens" >/dev/null 2>&1; then
+  echo "$tokens is there already: runs that were trained on it can be resumed (remove it to take the text anew)"
+else
+  mapfile -t texts < <(repository_texts)
+  build/slimpipe data prepare --output "$tokens" "${texts[@]}"
+fi
 
 heading "Training"
 build/slimpipe train configs/quickstart.yaml --run-dir "$run_dir" --set "data.train=$tokens" "${settings[@]}"
@@ -111,13 +123,13 @@ mpirun="mpirun -np 4"
 cat <<TEXT
 run folder      $run_dir
                 summary.json, metrics.jsonl, config.yaml (every value, resolved), logs/ and checkpoints/
-token file      $root/$tokens
+token file      $tokens
 
 Next, from $root:
   the same, over four processes
-    $mpirun build/slimpipe train configs/quickstart.yaml
+    $mpirun build/slimpipe train configs/quickstart.yaml$tokens_setting
   another layout, with a time line of one step (trace-0.json in the run folder, for ui.perfetto.dev)
-    build/slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=16 --set log.trace=true
+    build/slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=16 --set log.trace=true$tokens_setting
   your own text
     scripts/quickstart.sh --text FILE...
   every setting, and a schedule drawn without a run

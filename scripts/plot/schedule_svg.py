@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws scripts/plot/schedule.svg, the README's picture: 1F1B above SlimPipe on one time axis, and below each
-the activations that its first device holds. The actions are those that `slimpipe schedule` prints.
+"""Prints the README's picture as SVG: 1F1B above SlimPipe on one time axis, and below each the activations that
+its first device holds. The actions are those that `slimpipe schedule` prints.
 
     scripts/plot/schedule_svg.py > scripts/plot/schedule.svg
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """scripts/quickstart.sh: wrong uses (class Usage), and that it trains, or fails where the model has not learnt.
 
-Training uses the tree's build/ and runs/quickstart.tokens, as the script does; the token file that was there is put
-back. The runs are shorter than the quickstart's own, by options that its users have.
+Training uses the tree's build/ and runs/quickstart.tokens, as the script does; a token file that was there is put
+aside and back. The runs are shorter than the quickstart's own, by options that its users have.
 """
 import json
 import random
@@ -53,6 +53,7 @@ class Training(Folder):
     def setUp(self):
         super().setUp()
         self.addCleanup(self.put_tokens_back, TOKENS.read_bytes() if TOKENS.exists() else None)
+        TOKENS.unlink(missing_ok=True)
 
     @staticmethod
     def put_tokens_back(content):
@@ -96,12 +97,19 @@ class Training(Folder):
         (self.folder / "own text.txt").write_text(text, encoding="utf-8")
         second = self.learns("second", "--text", "own text.txt")
         self.assertNotEqual(second["final_loss"], first["final_loss"])
-        # A run folder is not used twice, and the run in it stays.
-        before = (self.folder / "first/metrics.jsonl").read_bytes()
-        again = self.train("first", steps=40)
+        # A run folder is not used twice, and the run in it stays, with its tokens.
+        kept = {path: path.read_bytes() for path in (self.folder / "second/metrics.jsonl", self.folder / "second.tokens")}
+        again = self.call("--no-install", "--run-dir", "second", "--text", SCRIPT)
         self.assertEqual(again.returncode, 2, again.stderr)
         self.assertIn("holds a run already", again.stderr)
-        self.assertEqual((self.folder / "first/metrics.jsonl").read_bytes(), before)
+        self.assertEqual({path: path.read_bytes() for path in kept}, kept)
+        # Each run goes on with the tokens it was trained on, whatever was trained on since.
+        for run, tokens in (("first", TOKENS), ("second", self.folder / "second.tokens")):
+            resumed = subprocess.run(
+                [ROOT / "build/slimpipe", "train", ROOT / "configs/quickstart.yaml", "--resume", "--run-dir", run,
+                 "--set", f"data.train={tokens}", "--set", "training.steps=41"],
+                cwd=self.folder, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+            self.assertEqual(resumed.returncode, 0, resumed.stderr)
 
     def test_it_fails_where_the_model_has_not_learnt(self):
         self.fails("idle", r"^quickstart: the model has not learnt: its validation loss is \d\.\d{3}, expected at most "

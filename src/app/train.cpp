@@ -104,7 +104,8 @@ void add_train(CLI::App& app, Action& action) {
       "configs/quickstart.yaml reads the token file that scripts/quickstart.sh makes. Examples:\n"
       "  slimpipe train configs/quickstart.yaml\n"
       "  slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=8\n"
-      "  mpirun -np 4 slimpipe train configs/quickstart.yaml --run-dir runs/four\n"
+      "  mpirun -np 4 slimpipe train configs/quickstart.yaml --run-dir runs/four    (with fewer than 4 cores:\n"
+      "                                                           mpirun --oversubscribe)\n"
       "  slimpipe train configs/quickstart.yaml --run-dir runs/four --resume --set training.steps=400");
   command->callback([options, &action] { action = [options] { return run_train(*options); }; });
 }

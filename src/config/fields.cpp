@@ -16,7 +16,9 @@ constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
 std::vector<Field> data_rows() {
   return {
-      text(SLIMPIPE_FIELD(data.train), "token file to train on, made by `slimpipe data prepare`")
+      text(SLIMPIPE_FIELD(data.train),
+           "token file to train on, made by `slimpipe data prepare`; relative to the folder the program is "
+           "started in")
           .required_for_training(),
       text(SLIMPIPE_FIELD(data.validation),
            "token file to validate on; empty: the tail of data.train given by validation_fraction"),

@@ -52,7 +52,8 @@ class RateMeter {
 /// Cuts a metrics.jsonl off behind the lines of steps up to `step`: a run resumed from there does the others
 /// again. Nothing where there is no such file.
 void forget_steps_after(const std::filesystem::path& metrics, std::int64_t step);
-/// "step 20/300  loss 2.3123  norm 0.83  lr 9.1e-04  12.3k tok/s  412 ms  bubble 12 %".
+/// "step 20/300  loss 2.3123  norm 0.83  lr 9.10e-04  12345 tok/s  412 ms  bubble 12 %  mfu 41 %", and what
+/// else happened at the step: skipped, validated.
 [[nodiscard]] std::string progress_text(const StepMetrics& metrics);
 
 /// Writes progress to standard output: one line that is rewritten on a terminal, plain lines elsewhere. Lines

@@ -33,11 +33,15 @@ void check_sizes(const bench::BenchOptions& options) {
   }
 }
 
+constexpr const char* kHowToRead =
+    "Every figure is a median within one run, on pinned cores; compare ratios, not machines.";
+
 /// With the options that every benchmark uses; the others are added to those that use them, so that an option
 /// without an effect is refused.
 CLI::App* add_benchmark(CLI::App& command, Action& action, const Options& options, const char* name,
-                        const char* what, Benchmark benchmark) {
+                        const char* what, const char* example, Benchmark benchmark) {
   CLI::App* sub = command.add_subcommand(name, what);
+  sub->footer(std::string(kHowToRead) + " Example:\n  slimpipe bench " + name + example);
   sub->add_option("--repeats", options->repeats, "Measurements; medians are printed")
       ->check(integer_in(1, 1000))
       ->capture_default_str();
@@ -102,30 +106,31 @@ void add_step_options(CLI::App& step, const Options& options) {
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("bench", "Measure what is reached against what this machine can do");
   command->require_subcommand(1);
-  command->footer(
-      "Every figure is a median within one run, on pinned cores; compare ratios, not machines. Examples:\n"
-      "  slimpipe bench gemm --repeats 9\n"
-      "  slimpipe bench attention --sequence-length 8192\n"
-      "  slimpipe bench step --sequence-length 8192 --slices 16\n"
-      "  slimpipe bench pipeline --hidden 512");
+  command->footer(std::string(kHowToRead) +
+                  " Examples:\n"
+                  "  slimpipe bench gemm --repeats 9\n"
+                  "  slimpipe bench attention --sequence-length 8192\n"
+                  "  slimpipe bench step --sequence-length 8192 --slices 16\n"
+                  "  slimpipe bench pipeline --hidden 512");
   const auto options = std::make_shared<bench::BenchOptions>();
-  CLI::App* gemm =
-      add_benchmark(*command, action, options, "gemm",
-                    "Matrix products of a layer against the multiply-add peak", bench::bench_gemm);
+  CLI::App* gemm = add_benchmark(*command, action, options, "gemm",
+                                 "Matrix products of a layer against the multiply-add peak", " --repeats 9",
+                                 bench::bench_gemm);
   add_hidden(*gemm, options);
   CLI::App* attention = add_benchmark(*command, action, options, "attention",
                                       "Attention kernels against the multiply-add peak and matrix products",
-                                      bench::bench_attention);
-  CLI::App* step = add_benchmark(
-      *command, action, options, "step",
-      "A training step on one device against the multiply-add peak and matrix products", bench::bench_step);
+                                      " --sequence-length 8192", bench::bench_attention);
+  CLI::App* step =
+      add_benchmark(*command, action, options, "step",
+                    "A training step on one device against the multiply-add peak and matrix products",
+                    " --sequence-length 8192 --slices 16", bench::bench_step);
   add_model(*step, options);
   add_step_options(*step, options);
   for (CLI::App* benchmark : {gemm, attention, step}) add_dtype(*benchmark, options);
   CLI::App* pipeline =
       add_benchmark(*command, action, options, "pipeline",
                     "Two devices: slimpipe against 1f1b and one device, and the executor's own time",
-                    bench::bench_pipeline);
+                    " --hidden 512", bench::bench_pipeline);
   add_model(*pipeline, options);
 }
 

@@ -178,7 +178,7 @@ def run_folder_holds_the_documented_files(bench):
     def documented(name):
         folder = bench.folder / name
         files = [str(path.relative_to(folder)) for path in folder.rglob("*")
-                 if path.is_file() and not path.name.startswith(".")]
+                 if path.is_file()]
         found = {}
         for file in files:
             matches = [row for row, pattern in patterns.items() if re.fullmatch(pattern, file)]
