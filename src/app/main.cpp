@@ -5,7 +5,6 @@
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
-#include <new>
 #include <unistd.h>
 
 #include "slimpipe/comm/mpi.h"
@@ -18,9 +17,7 @@ namespace slimpipe::app {
 
 int report_failure(const std::exception& error) {
   // Started by mpirun, every process meets the same bad input: the first one alone speaks.
-  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  const char* cause = no_memory ? "there is not enough memory for this" : error.what();
-  if (comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", cause);
+  if (comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", text_of(error).c_str());
   return exit_status_of(error);
 }
 

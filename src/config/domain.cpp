@@ -46,6 +46,7 @@ std::optional<Value> parse_in(const Numbers& range, std::string_view text) {
   const auto number = number_from_text<double>(text);
   if (!number || !std::isfinite(*number)) return std::nullopt;
   if (*number < range.low || (range.low_open && *number == range.low)) return std::nullopt;
+  if (range.low == 0 && *number != 0 && *number < range.least) return std::nullopt;
   if (*number > range.high || (range.high_open && *number == range.high)) return std::nullopt;
   return *number + 0.0;  // -0 becomes 0
 }
@@ -89,9 +90,9 @@ std::string allowed_in(const Unsigned&) {
 }
 
 std::string allowed_in(const Numbers& range) {
-  std::string low = fmt::format("{} {}", range.low_open ? ">" : ">=", range.low);
-  if (std::isinf(range.high)) return low;
-  return fmt::format("{} and {} {}", low, range.high_open ? "<" : "<=", range.high);
+  const std::string high = fmt::format("{} {}", range.high_open ? "<" : "<=", range.high);
+  if (range.low == 0) return fmt::format("{}>= {} and {}", range.low_open ? "" : "0, or ", range.least, high);
+  return fmt::format("{} {} and {}", range.low_open ? ">" : ">=", range.low, high);
 }
 
 std::string allowed_in(const Bytes&) {

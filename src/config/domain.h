@@ -22,9 +22,12 @@ struct Integers {
 struct Unsigned {};  ///< all of uint64
 struct Numbers {
   double low = 0;
-  double high = std::numeric_limits<double>::infinity();  ///< infinity: any finite number
-  bool low_open = false;                                  ///< low itself is excluded
+  double high = 1e30;
+  bool low_open = false;  ///< low itself is excluded
   bool high_open = false;
+  /// Where low is 0: the smallest value besides it. Far inside the range of a float, in which numbers are
+  /// computed with: none becomes 0 or infinite on its way there.
+  double least = 1e-30;
 };
 struct Bytes {};  ///< a number of bytes, with or without a unit
 struct Text {};   ///< one line of UTF-8

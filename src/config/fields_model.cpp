@@ -24,19 +24,19 @@ std::vector<Field> rope_rows() {
   return {
       enumeration(SLIMPIPE_FIELD(model.rope.kind), {"plain", "linear", "ntk", "yarn", "llama3"},
                   "how the rotary embedding is stretched beyond the context of the original model"),
-      number(SLIMPIPE_FIELD(model.rope.theta), {.low = 1, .low_open = true},
+      number(SLIMPIPE_FIELD(model.rope.theta), {.low = 1, .high = 1e15, .low_open = true},
              "base of the rotary frequencies"),
-      number(SLIMPIPE_FIELD(model.rope.factor), {.low = 1},
+      number(SLIMPIPE_FIELD(model.rope.factor), {.low = 1, .high = 1e6},
              "context extension factor; for linear, ntk, yarn, llama3"),
       integer(SLIMPIPE_FIELD(model.rope.original_context), {1, kMaxContext},
               "context of the original model in tokens; for ntk, yarn, llama3"),
-      number(SLIMPIPE_FIELD(model.rope.beta_fast), {.low = 0, .low_open = true},
+      number(SLIMPIPE_FIELD(model.rope.beta_fast), {.low = 0, .high = 1e9, .low_open = true},
              "rotations over the original context above which a frequency is left alone; for yarn"),
-      number(SLIMPIPE_FIELD(model.rope.beta_slow), {.low = 0, .low_open = true},
+      number(SLIMPIPE_FIELD(model.rope.beta_slow), {.low = 0, .high = 1e9, .low_open = true},
              "rotations over the original context below which a frequency is divided by factor; for yarn"),
-      number(SLIMPIPE_FIELD(model.rope.low_frequency_factor), {.low = 0, .low_open = true},
+      number(SLIMPIPE_FIELD(model.rope.low_frequency_factor), {.low = 0, .high = 1e9, .low_open = true},
              "rotations over the original context below which a frequency is divided by factor; for llama3"),
-      number(SLIMPIPE_FIELD(model.rope.high_frequency_factor), {.low = 0, .low_open = true},
+      number(SLIMPIPE_FIELD(model.rope.high_frequency_factor), {.low = 0, .high = 1e9, .low_open = true},
              "rotations over the original context above which a frequency is left alone; for llama3"),
   };
 }
@@ -63,7 +63,7 @@ std::vector<Field> model_rows() {
       flag(SLIMPIPE_FIELD(model.tied_embeddings), "input embedding and output layer share one weight"),
       number(SLIMPIPE_FIELD(model.norm_epsilon), {.low = 0, .high = 1, .low_open = true},
              "added to the mean square in RMSNorm"),
-      number(SLIMPIPE_FIELD(model.init_std), {.low = 0, .low_open = true},
+      number(SLIMPIPE_FIELD(model.init_std), {.low = 0, .high = 100, .low_open = true},
              "standard deviation of the initial weights"),
   };
   for (Field& field : rope_rows()) rows.push_back(std::move(field));

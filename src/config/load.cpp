@@ -18,8 +18,13 @@ namespace {
 /// At most one byte more than a configuration may have, so that read_yaml() sees that it is too large.
 std::string read_file(const std::filesystem::path& file) {
   std::error_code error;
-  if (std::filesystem::is_directory(file, error))
+  const auto status = std::filesystem::status(file, error);
+  if (std::filesystem::is_directory(status))
     throw_input_error("{}: expected a YAML file, found a folder", file.string());
+  // A pipe could wait for ever, and has nothing left for the second of several processes.
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw_input_error("{}: expected a YAML file, found a device or pipe; write the configuration to a file",
+                      file.string());
   std::ifstream stream(file, std::ios::binary);
   if (!stream)
     throw_input_error("{}: cannot be read; name an existing YAML file, such as configs/quickstart.yaml",

@@ -90,9 +90,11 @@ std::vector<std::string> problems(const Spec& spec) {
                                 name_of(spec.kind)));
   if (positive &&
       !product_within({spec.pipeline, spec.virtual_stages, spec.microbatches, spec.slices}, kMaxForwards))
-    found.push_back(fmt::format(
-        "pipeline {} × virtual_stages {} × microbatches {} × slices {}: more than {} forwards a step",
-        spec.pipeline, spec.virtual_stages, spec.microbatches, spec.slices, kMaxForwards));
+    found.push_back(
+        fmt::format("pipeline {} × virtual_stages {} × microbatches {} × slices {}: more than the {} "
+                    "forwards that a step "
+                    "may have; use fewer microbatches or slices",
+                    spec.pipeline, spec.virtual_stages, spec.microbatches, spec.slices, kMaxForwards));
   return found;
 }
 

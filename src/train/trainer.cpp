@@ -304,7 +304,7 @@ void train(const TrainRequest& request, comm::MpiSession& processes) {
   } catch (const device::OutOfMemory& error) {
     fail(processes, folder, kExitFailure, error.what() + memory_advice(request.configuration.config));
   } catch (const std::exception& error) {
-    fail(processes, folder, exit_status_of(error), error.what());
+    fail(processes, folder, exit_status_of(error), text_of(error));
   }
 }
 

@@ -41,6 +41,9 @@ class Stopped : public Error {
   return dynamic_cast<const InputError*>(&failure) != nullptr ? kExitBadInput : kExitFailure;
 }
 
+/// What a failure is told as: its text, and for memory that the system refused what can be done about it.
+[[nodiscard]] std::string text_of(const std::exception& failure);
+
 namespace detail {
 [[noreturn]] void check_failed(const char* file, int line, const char* expression,
                                const std::string& message);
