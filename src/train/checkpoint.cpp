@@ -35,29 +35,57 @@ std::optional<std::int64_t> step_in(const std::string& name) {
   return step;
 }
 
-/// Why a folder is not a complete checkpoint; empty if it is one.
-std::string incompleteness(const fs::path& checkpoint) {
+/// Why nothing can go on from a folder with the name of a checkpoint; empty where nothing is wrong with it.
+/// Contents are not read.
+std::string damage_of(const fs::path& checkpoint, std::int64_t step) {
   std::error_code error;
-  if (!fs::is_regular_file(checkpoint / kManifestName, error)) return "has no manifest.json";
+  if (!fs::is_directory(checkpoint, error)) return "it is not a folder";
+  const fs::path manifest_file = checkpoint / kManifestName;
+  if (!fs::exists(manifest_file, error)) return fmt::format("its {} is missing", kManifestName);
   try {
-    const Manifest manifest =
-        parse_manifest(io::read_text(checkpoint / kManifestName), checkpoint / kManifestName);
+    const Manifest manifest = parse_manifest(io::read_text(manifest_file), manifest_file);
+    if (manifest.state.step != step) {
+      return fmt::format("its {} is of step {}: the folder's name was {}", kManifestName, manifest.state.step,
+                         checkpoint_name(manifest.state.step));
+    }
     for (const FileRecord& file : manifest.files) {
       const auto size = fs::file_size(checkpoint / file.name, error);
-      if (error) return fmt::format("lacks {}", file.name);
+      if (error) return fmt::format("its file {} is missing: {}", file.name, error.message());
       if (static_cast<std::int64_t>(size) != file.bytes) {
-        return fmt::format("{} has {} bytes, the manifest says {}", file.name, size, file.bytes);
+        return fmt::format("its file {} has {} bytes, the manifest says {}", file.name, size, file.bytes);
       }
     }
-  } catch (const Error& problem) {
+  } catch (const std::exception& problem) {
     return problem.what();
   }
   return {};
 }
 
+/// Whether a checkpoint is all there and every byte of it as it was written.
+bool is_whole(const CheckpointFolder& checkpoint) {
+  if (!checkpoint.damage.empty()) return false;
+  try {
+    const fs::path manifest_file = checkpoint.path / kManifestName;
+    const Manifest manifest = parse_manifest(io::read_text(manifest_file), manifest_file);
+    return std::ranges::all_of(manifest.files, [&](const FileRecord& file) {
+      return io::hash_file(checkpoint.path / file.name) == file.hash;
+    });
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 void delete_old(const fs::path& folder, int keep) {
   if (keep <= 0) return;
-  const std::vector<fs::path> all = complete_checkpoints(folder);
+  std::vector<fs::path> all;
+  for (const CheckpointFolder& found : checkpoint_folders(folder)) {
+    if (found.damage.empty()) {
+      all.push_back(found.path);
+    } else {
+      log::warning("checkpoint {} is neither deleted nor counted among those that are kept: {}",
+                   found.path.string(), found.damage);
+    }
+  }
   for (std::ptrdiff_t i = 0; i < std::ssize(all) - keep; ++i) {
     // Renamed first: a process that is killed while it deletes leaves nothing that looks like a checkpoint.
     const fs::path doomed = all[i].string() + kDeletedSuffix;
@@ -136,28 +164,49 @@ fs::path commit_checkpoint(const fs::path& folder, const Manifest& manifest, int
   return final;
 }
 
-std::vector<fs::path> complete_checkpoints(const fs::path& folder) {
-  std::map<std::int64_t, fs::path> by_step;
+std::vector<CheckpointFolder> checkpoint_folders(const fs::path& folder) {
+  std::vector<CheckpointFolder> found;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::optional<std::int64_t> step = step_in(entry.path().filename().string());
-    if (!step || !entry.is_directory(error)) continue;
-    const std::string problem = incompleteness(entry.path());
-    if (problem.empty()) {
-      by_step.emplace(*step, entry.path());
-    } else {
-      log::warning("checkpoint {} is passed over: {}", entry.path().string(), problem);
-    }
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::optional<std::int64_t> step = step_in(entry->path().filename().string());
+    if (step) found.push_back({.step = *step, .path = entry->path(), .damage = {}});
   }
-  std::vector<fs::path> found;
-  for (const auto& [step, path] : by_step) found.push_back(path);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw_error("cannot read the folder of checkpoints {}: {}", folder.string(), error.message());
+  }
+  std::ranges::sort(found, {}, &CheckpointFolder::step);
+  for (CheckpointFolder& checkpoint : found) {
+    checkpoint.damage = damage_of(checkpoint.path, checkpoint.step);
+  }
   return found;
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
-  const std::vector<fs::path> all = complete_checkpoints(folder);
+  const std::vector<CheckpointFolder> all = checkpoint_folders(folder);
   if (all.empty()) return std::nullopt;
-  return all.back();
+  const CheckpointFolder& newest = all.back();
+  if (!newest.damage.empty()) {
+    throw_input_error("the newest checkpoint, {}, is damaged: {}. {}", newest.path.string(), newest.damage,
+                      way_on_without(newest.path));
+  }
+  return newest.path;
+}
+
+std::string way_on_without(const fs::path& checkpoint) {
+  const std::vector<CheckpointFolder> all = checkpoint_folders(checkpoint.parent_path());
+  auto at = std::ranges::find(all.rbegin(), all.rend(), checkpoint.filename(),
+                              [](const CheckpointFolder& found) { return found.path.filename(); });
+  std::vector<std::string> in_the_way;
+  for (; at != all.rend(); ++at) {
+    if (!in_the_way.empty() && is_whole(*at)) {
+      return fmt::format("Remove or rename {} to go on from the newest whole checkpoint before it, {}",
+                         fmt::join(in_the_way, " and "), at->path.string());
+    }
+    in_the_way.push_back(at->path.string());
+  }
+  return "There is no whole checkpoint before it: mend it from a copy, or start a new run in another "
+         "--run-dir";
 }
 
 CheckpointReader::CheckpointReader(fs::path checkpoint)
@@ -174,17 +223,14 @@ io::SafetensorsReader& CheckpointReader::open(const std::string& file, const std
   const fs::path path = checkpoint_ / file;
   std::error_code missing;
   if (!fs::exists(path, missing)) {
-    throw_input_error(
-        "{}: the file is missing (needed for tensor {}). Delete the folder {} to go on from the "
-        "checkpoint before it",
-        path.string(), tensor, checkpoint_.string());
+    throw_input_error("{}: the file is missing (needed for tensor {}). {}", path.string(), tensor,
+                      way_on_without(checkpoint_));
   }
   const std::uint64_t hash = io::hash_file(path);
   if (hash != record->hash) {
     throw_input_error(
-        "{}: the file is damaged (needed for tensor {}): its xxh3-64 is {}, the manifest says {}. Delete the "
-        "folder {} to go on from the checkpoint before it",
-        path.string(), tensor, io::hash_text(hash), io::hash_text(record->hash), checkpoint_.string());
+        "{}: the file is damaged (needed for tensor {}): its xxh3-64 is {}, the manifest says {}. {}",
+        path.string(), tensor, io::hash_text(hash), io::hash_text(record->hash), way_on_without(checkpoint_));
   }
   return files_.emplace(file, io::SafetensorsReader(path)).first->second;
 }
@@ -230,9 +276,9 @@ void CheckpointReader::read(const std::string& stored_name, const std::vector<st
   }
   if (const auto place = first_not_finite(out)) {
     throw_input_error(
-        "{}: element {} of tensor {} is {}: the run had diverged when it was saved. Delete the folder {} to "
-        "go on from the checkpoint before it, with a lower training.lr",
-        checkpoint_.string(), begin + *place, stored_name, out[*place], checkpoint_.string());
+        "{}: element {} of tensor {} is {}: the run had diverged when it was saved. {}, with a lower "
+        "training.lr",
+        checkpoint_.string(), begin + *place, stored_name, out[*place], way_on_without(checkpoint_));
   }
 }
 

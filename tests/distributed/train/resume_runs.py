@@ -93,9 +93,60 @@ def checkpoint_without_a_stream_is_resumed_with_a_warning(bench):
                                                                    **STEADY), "the stream is not recorded")
 
 
+def damaged_newest_checkpoint_is_refused(bench):
+    bench.run("whole", **STEADY)
+    bench.run("source", checkpoint__every=2, checkpoint__keep=9, **STEADY)
+    names = {step: f"step-{step:08}" for step in (2, 4, 6, 8)}
+
+    def refused(name, *parts, processes=0):
+        output = bench.run(name, "--resume", status=2, processes=processes, training__steps=STEPS + 2, **STEADY)
+        for part in parts:
+            check(output.count(part) == 1, f"{name}: \"{part}\" is not told once:\n{output}")
+
+    def cut(checkpoint):
+        file = checkpoint / "device-00001.safetensors"
+        file.write_bytes(file.read_bytes()[:100])
+        return "its file device-00001.safetensors has 100 bytes"
+
+    def lose(checkpoint):
+        (checkpoint / "device-00001.safetensors").unlink()
+        return "its file device-00001.safetensors is missing"
+
+    def flip(checkpoint):
+        file = checkpoint / "device-00001.safetensors"
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
+        return "device-00001.safetensors: the file is damaged"
+
+    def rename(checkpoint):
+        shutil.rmtree(checkpoint)
+        shutil.copytree(checkpoint.with_name(names[2]), checkpoint)
+        return f"its manifest.json is of step 2: the folder's name was {names[2]}"
+
+    for damage in (cut, lose, flip, rename):
+        name = damage.__name__
+        shutil.copytree(bench.folder / "source", bench.folder / name)
+        checkpoints = bench.folder / name / "checkpoints"
+        shutil.rmtree(checkpoints / names[8])
+        what = damage(checkpoints / names[6])
+        for processes in (0, 2):
+            refused(name, what, f"Remove or rename {checkpoints / names[6]} to go on from the newest whole checkpoint "
+                    f"before it, {checkpoints / names[4]}", processes=processes)
+        # As told; what is set aside stays as it is.
+        aside = checkpoints / "aside"
+        (checkpoints / names[6]).rename(aside)
+        content = sorted(path.read_bytes() for path in aside.iterdir())
+        output = bench.run(name, "--resume", **STEADY)
+        check(f"resumed from {checkpoints / names[4]}" in output, output)
+        check(bench.numbers(name) == bench.numbers("whole"), f"{name}: numbers differ")
+        check(sorted(path.read_bytes() for path in aside.iterdir()) == content, "what was set aside is changed")
+
+
 if __name__ == "__main__":
     sys.exit(main(
         other_samples_are_refused,
         what_samples_do_not_depend_on_may_change,
         checkpoint_without_a_stream_is_resumed_with_a_warning,
+        damaged_newest_checkpoint_is_refused,
     ))
