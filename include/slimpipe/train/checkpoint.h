@@ -80,22 +80,9 @@ std::filesystem::path begin_checkpoint(const std::filesystem::path& folder, std:
 /// and deletes complete checkpoints beyond the newest `keep` (0 keeps all).
 std::filesystem::path commit_checkpoint(const std::filesystem::path& folder, const Manifest& manifest,
                                         int keep);
-
-/// A folder, or whatever else has the name of a checkpoint.
-struct CheckpointFolder {
-  std::int64_t step = 0;
-  std::filesystem::path path;
-  /// Why nothing can go on from it; empty where its manifest is readable and of this step, and its files are
-  /// all there with the right sizes. Their contents are compared when they are read.
-  std::string damage;
-};
-/// All of them, oldest first. A write that was not finished has another name and is none of them.
-[[nodiscard]] std::vector<CheckpointFolder> checkpoint_folders(const std::filesystem::path& folder);
-/// The newest one. Throws InputError where that one is damaged: training that is lost is never lost silently.
+/// The newest checkpoint, whose files are all there with the right sizes: contents are compared as they are
+/// read. Throws InputError where it is damaged, never taking an older one for it.
 [[nodiscard]] std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder);
-/// What to do where this checkpoint is no good: which folders to put aside to go on from the newest one
-/// before it that is whole. Compares every byte of that with its hash.
-[[nodiscard]] std::string way_on_without(const std::filesystem::path& checkpoint);
 
 /// Reads logical tensors of one checkpoint. A file is opened, and its hash compared with the manifest, when
 /// the first piece of it is asked for; a wrong one is an InputError naming file and tensor.

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Whole runs that go on from a checkpoint: what may change in between, and what is refused."""
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -143,10 +145,70 @@ def damaged_newest_checkpoint_is_refused(bench):
         check(sorted(path.read_bytes() for path in aside.iterdir()) == content, "what was set aside is changed")
 
 
+def damaged_metrics_are_mended_or_told(bench):
+    bench.run("whole", **STEADY)
+    half_a_run(bench)
+    path = bench.folder / "half" / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    missing = f"metrics.jsonl: it has {{}} of the {HALF} steps before this one"
+    unreadable = "metrics.jsonl: {} lines that are no steps are left out"
+    for what, content, told, untold in (
+            ("cut", b"".join(lines) + b'{"step":5,"lo', unreadable.format(1), missing.partition("{}")[0]),
+            ("garbage last", b"".join(lines) + b"\xff\0\xfe garbage\n", unreadable.format(1),
+             missing.partition("{}")[0]),
+            ("garbage within", b"".join([lines[0], b"\0" * 5000 + b"\n", *lines[2:]]), missing.format(HALF - 1),
+             "no checkpoint"),
+            ("gone", None, missing.format(0), "lines that are no steps")):
+        shutil.copytree(bench.folder / "half", bench.folder / what)
+        if content is None:
+            (bench.folder / what / "metrics.jsonl").unlink()
+            # Without --resume it would be a new run among the checkpoints of this one.
+            output = bench.run(what, status=2, **STEADY)
+            check(output.count("holds a run already (checkpoints)") == 1, output)
+        else:
+            (bench.folder / what / "metrics.jsonl").write_bytes(content)
+        output = bench.run(what, "--resume", **STEADY)
+        check(output.count(told) == 1 and untold not in output, f"{what}:\n{output}")
+        done = [json.loads(line) for line in (bench.folder / what / "metrics.jsonl").read_text().splitlines()]
+        whole = bench.metrics("whole")
+        check([line["step"] for line in done][-(STEPS - HALF):] == list(range(HALF + 1, STEPS + 1)),
+              f"{what}: the steps after the checkpoint are not there")
+        check(all(line["loss"] == whole[line["step"]]["loss"] for line in done), f"{what}: numbers differ")
+        check(bench.checkpoint(what) == bench.checkpoint("whole"), f"{what}: parameters differ")
+
+
+def run_killed_while_it_saves_goes_on(bench):
+    steps = 400
+    settings = {"training__steps": steps, "checkpoint__every": 1, "log__every": 100, **STEADY}
+    checkpoints = bench.folder / "killed" / "checkpoints"
+    job = bench.start("killed", **settings)
+    complete, left = None, []
+    # Stopped first: what is seen then is what the kill leaves.
+    while not (complete and left):
+        job.process.send_signal(signal.SIGCONT)
+        job.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, job.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        check(job.process.poll() is None, f"it was never met writing:\n{job.output()}")
+        complete = max(checkpoints.glob("step-????????"), default=None)
+        left = [path.name for path in checkpoints.glob("*.partial")]
+    job.end()
+    check(not (checkpoints / left[0].removesuffix(".partial")).exists(), "both a part of it and the whole")
+    step = int(complete.name.removeprefix("step-"))
+    output = bench.run("killed", "--resume", **{**settings, "training__steps": step + 3})
+    check(f"resumed from {complete}" in output, output)
+    check("damaged" not in output, output)
+    check(not list(checkpoints.glob("*.partial")), "what was half written stays for ever")
+    bench.run("whole", **{**settings, "training__steps": step + 3})
+    check(bench.numbers("killed") == bench.numbers("whole"), "numbers differ")
+    check(bench.checkpoint("killed", step + 3) == bench.checkpoint("whole", step + 3), "parameters differ")
+
+
 if __name__ == "__main__":
     sys.exit(main(
         other_samples_are_refused,
         what_samples_do_not_depend_on_may_change,
         checkpoint_without_a_stream_is_resumed_with_a_warning,
         damaged_newest_checkpoint_is_refused,
+        damaged_metrics_are_mended_or_told,
+        run_killed_while_it_saves_goes_on,
     ))
