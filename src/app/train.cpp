@@ -99,7 +99,7 @@ void add_train(CLI::App& app, Action& action) {
                    "Folder for everything the run writes (default: runs/CONFIG-DATE)")
       ->type_name("DIR");
   command->add_flag("--resume", options->resume,
-                    "Go on from the newest complete checkpoint in --run-dir, in any pipeline layout");
+                    "Go on from the newest checkpoint in --run-dir, in any pipeline layout");
   command->footer(
       "configs/quickstart.yaml reads the token file that scripts/quickstart.sh makes. Examples:\n"
       "  slimpipe train configs/quickstart.yaml\n"

@@ -63,6 +63,7 @@ class TextHandler : public nlohmann::json_sax<Json> {
   }
   void other_value_unless_wanted(std::string& value) {
     if (depth_ == 0) other_value("a string");
+    if (wanted_ && text_) throw_input_error("\"{}\" is there twice, expected one text", wanted_key_);
     if (wanted_) text_ = std::move(value);
     wanted_ = false;
   }

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/data/token_file.h"
+#include "slimpipe/io/files.h"
 
 #include "data/json_text.h"
 #include "data/line_reader.h"
@@ -26,12 +26,12 @@ std::ifstream open_input(const std::filesystem::path& path) {
   }
   errno = 0;
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw_input_error("cannot read {}: {}", path.string(), std::strerror(errno));
+  if (!stream) throw_input_error("cannot read {}: {}", path.string(), io::system_reason(errno));
   return stream;
 }
 
 void check_read_to_end(const std::ifstream& stream, const std::filesystem::path& path) {
-  if (stream.bad()) throw_input_error("reading {} failed: {}", path.string(), std::strerror(errno));
+  if (stream.bad()) throw_input_error("reading {} failed: {}", path.string(), io::system_reason(errno));
 }
 
 void end_document(TokenFileWriter& writer) {

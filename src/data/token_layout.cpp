@@ -1,6 +1,7 @@
 #include "data/token_layout.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -84,6 +85,9 @@ std::vector<TokenSection> check_section_table(const Examined& file, const TokenH
   file.load(sizeof(TokenHeader), std::span(sections));
   for (const TokenSection& section : sections) {
     const std::string name = printable(name_of(section));
+    const auto padding = std::span(section.name).subspan(name.size());
+    file.require(std::ranges::all_of(padding, [](char c) { return c == '\0'; }),
+                 "the name of section '{}' is not padded with zeros", name);
     file.require(section.offset % kSectionAlignment == 0, "section '{}' starts at {}, not a multiple of {}",
                  name, section.offset, kSectionAlignment);
     file.require(section.offset <= file.bytes() && section.bytes <= file.bytes() - section.offset,
@@ -93,14 +97,38 @@ std::vector<TokenSection> check_section_table(const Examined& file, const TokenH
   return sections;
 }
 
-void check_no_overlap(const Examined& file, const TokenHeader& header, std::vector<TokenSection> sections) {
+std::vector<TokenSection> in_order(std::vector<TokenSection> sections) {
   std::ranges::sort(sections, {}, [](const TokenSection& s) { return std::pair(s.offset, s.bytes); });
+  return sections;
+}
+
+void check_no_overlap(const Examined& file, const TokenHeader& header,
+                      const std::vector<TokenSection>& sections) {
   std::uint64_t end = header.header_bytes;
   for (const TokenSection& section : sections) {
     file.require(section.offset >= end, "section '{}' at {} overlaps what ends at {}",
                  printable(name_of(section)), section.offset, end);
     end = section.offset + section.bytes;
   }
+}
+
+/// Less than an alignment of zeros before each section, and nothing behind the last: what is there besides
+/// was not written by whoever wrote the file. The sections do not overlap.
+void check_padding(const Examined& file, const TokenHeader& header,
+                   const std::vector<TokenSection>& sections) {
+  std::uint64_t end = header.header_bytes;
+  for (const TokenSection& section : sections) {
+    const std::uint64_t bytes = section.offset - end;
+    file.require(bytes < kSectionAlignment, "{} bytes before section '{}' belong to no section", bytes,
+                 printable(name_of(section)));
+    std::array<char, kSectionAlignment> padding{};
+    file.load(end, std::span(padding).first(bytes));
+    file.require(std::ranges::all_of(padding, [](char c) { return c == '\0'; }),
+                 "the padding before section '{}' is not zero", printable(name_of(section)));
+    end = section.offset + section.bytes;
+  }
+  file.require(end == file.bytes(), "{} bytes follow its last section, which ends at {}", file.bytes() - end,
+               end);
 }
 
 /// Where the one section `name` is, which must be `count` elements of `size` bytes.
@@ -141,12 +169,13 @@ void check_documents(const Examined& file, const TokenHeader& header, std::uint6
 TokenLayout check_token_layout(const io::ReadFile& read_file) {
   const Examined file{read_file};
   const TokenHeader header = check_header(file);
-  const std::vector<TokenSection> sections = check_section_table(file, header);
+  const std::vector<TokenSection> sections = in_order(check_section_table(file, header));
   check_no_overlap(file, header, sections);
   const std::uint64_t tokens =
       find_section(file, sections, kTokensSection, header.tokens, header.token_bytes);
   const std::uint64_t documents =
       find_section(file, sections, kDocumentsSection, header.documents, sizeof(std::uint64_t));
+  check_padding(file, header, sections);
   check_documents(file, header, documents);
   return {.vocabulary = static_cast<std::int64_t>(header.vocabulary),
           .token_bytes = header.token_bytes,

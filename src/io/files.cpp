@@ -31,14 +31,23 @@ void write_text_atomically(const std::filesystem::path& path, std::string_view t
   file.commit();
 }
 
+std::string system_reason(int error) {
+  const char* advice = error == ENOSPC   ? " (free space there, or write elsewhere)"
+                       : error == EDQUOT ? " (free space there, have the quota raised, or write elsewhere)"
+                       : error == EFBIG  ? " (raise the limit on file sizes, ulimit -f)"
+                       : error == EMFILE ? " (raise the limit on open files, ulimit -n)"
+                                         : "";
+  return std::string(std::strerror(error)) + advice;
+}
+
 void sync_directory(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) throw_error("cannot sync the folder {}: {}", path.string(), std::strerror(errno));
+  if (descriptor < 0) throw_error("cannot sync the folder {}: {}", path.string(), system_reason(errno));
   const int error = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
   // Some network file systems do not sync folders and say so by EINVAL; nothing more can be done there.
   if (error != 0 && error != EINVAL) {
-    throw_error("cannot sync the folder {}: {}", path.string(), std::strerror(error));
+    throw_error("cannot sync the folder {}: {}", path.string(), system_reason(error));
   }
 }
 

@@ -4,10 +4,10 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/io/files.h"
 
 namespace slimpipe::io {
 namespace {
@@ -47,7 +47,7 @@ std::uintmax_t whole_lines_bytes(const std::filesystem::path& path, std::uintmax
     const std::uintmax_t count = std::min<std::uintmax_t>(bytes, block.size());
     stream.seekg(static_cast<std::streamoff>(bytes - count));
     if (!stream.read(block.data(), static_cast<std::streamsize>(count))) {
-      throw_error("reading {} failed: {}", path.string(), std::strerror(errno));
+      throw_error("reading {} failed: {}", path.string(), system_reason(errno));
     }
     for (std::uintmax_t i = count; i > 0; --i) {
       if (block[i - 1] == '\n') return bytes - count + i;
@@ -83,13 +83,13 @@ JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path) : path_(path
   remove_unfinished_line(path_);
   errno = 0;
   stream_.open(path_, std::ios::binary | std::ios::app);
-  if (!stream_) throw_error("cannot open {} to append to it: {}", path_.string(), std::strerror(errno));
+  if (!stream_) throw_error("cannot open {} to append to it: {}", path_.string(), system_reason(errno));
 }
 
 void JsonLinesWriter::write(const JsonObject& object) {
   errno = 0;
   stream_ << to_json(object) << '\n' << std::flush;
-  if (!stream_) throw_error("cannot write {}: {}", path_.string(), std::strerror(errno));
+  if (!stream_) throw_error("cannot write {}: {}", path_.string(), system_reason(errno));
 }
 
 }  // namespace slimpipe::io

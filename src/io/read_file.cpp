@@ -1,19 +1,19 @@
 #include "slimpipe/io/read_file.h"
 
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/io/files.h"
 
 namespace slimpipe::io {
 
 ReadFile::ReadFile(const std::filesystem::path& path) : path_(path) {
   // Not blocking: a named pipe must be refused below, not wait for its writer.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor_ < 0) throw_input_error("cannot open {}: {}", path.string(), std::strerror(errno));
+  if (descriptor_ < 0) throw_input_error("cannot open {}: {}", path.string(), system_reason(errno));
   struct stat status {};
   const int error = ::fstat(descriptor_, &status) == 0 ? 0 : errno;
   if (error == 0 && S_ISREG(status.st_mode)) {
@@ -21,7 +21,7 @@ ReadFile::ReadFile(const std::filesystem::path& path) : path_(path) {
     return;
   }
   ::close(descriptor_);
-  if (error != 0) throw_input_error("cannot open {}: {}", path.string(), std::strerror(error));
+  if (error != 0) throw_input_error("cannot open {}: {}", path.string(), system_reason(error));
   throw_input_error("cannot open {}: it is {}, expected a regular file", path.string(),
                     S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
 }
@@ -38,7 +38,7 @@ std::size_t ReadFile::read(std::int64_t offset, std::span<std::byte> out) const 
     if (got == 0) break;
     if (got < 0) {
       if (errno == EINTR) continue;
-      throw_error("reading {} failed: {}", path_.string(), std::strerror(errno));
+      throw_error("reading {} failed: {}", path_.string(), system_reason(errno));
     }
     done += static_cast<std::size_t>(got);
   }

@@ -1,13 +1,13 @@
 #include "slimpipe/io/run_folder.h"
 
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <string>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/io/files.h"
 #include "slimpipe/io/json_lines.h"
 
 namespace slimpipe::io {
@@ -31,7 +31,7 @@ std::shared_ptr<const int> lock_folder(const std::filesystem::path& path) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
   if (descriptor < 0) {
     throw_input_error("cannot write in the run folder {}: {}; choose another with --run-dir", path.string(),
-                      std::strerror(errno));
+                      system_reason(errno));
   }
   std::shared_ptr<const int> lock(new int(descriptor), [](const int* held) {
     ::close(*held);
@@ -44,11 +44,12 @@ std::shared_ptr<const int> lock_folder(const std::filesystem::path& path) {
   return lock;  // a file system without locks gives none
 }
 
-/// A run that failed before its first step leaves an empty metrics.jsonl: nothing that could be lost.
-bool holds_steps(const std::filesystem::path& metrics) {
+/// Whether there is a file with anything in it, or a folder with any entry. A run that failed before its
+/// first step leaves an empty metrics.jsonl: nothing that could be lost.
+bool holds_something(const std::filesystem::path& path) {
   std::error_code failure;
-  const auto bytes = std::filesystem::file_size(metrics, failure);
-  return failure ? std::filesystem::exists(metrics, failure) : bytes > 0;
+  const bool empty = std::filesystem::is_empty(path, failure);
+  return failure ? std::filesystem::exists(path, failure) : !empty;
 }
 
 }  // namespace
@@ -57,10 +58,12 @@ RunFolder RunFolder::create(const std::filesystem::path& path, bool resume) {
   RunFolder folder(path);
   make_folder(path);
   folder.lock_ = lock_folder(path);
-  if (!resume && holds_steps(folder.metrics())) {
+  // A new run's checkpoints would be deleted before those of an earlier one that came further.
+  for (const std::filesystem::path& trace_of_a_run : {folder.metrics(), folder.checkpoints()}) {
+    if (resume || !holds_something(trace_of_a_run)) continue;
     throw_input_error(
         "the run folder {} holds a run already ({}); pass --resume to go on with it, or another --run-dir",
-        path.string(), folder.metrics().filename().string());
+        path.string(), trace_of_a_run.filename().string());
   }
   make_folder(path / "logs");
   make_folder(folder.checkpoints());

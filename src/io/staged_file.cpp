@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -16,6 +15,12 @@ namespace slimpipe::io {
 namespace {
 
 constexpr std::string_view kTemporarySuffix = ".tmp";
+constexpr int kMode = 0666;  // the process's umask takes away what it must
+
+/// What stands for an open file that has no name.
+std::string descriptor_path(int descriptor) {
+  return fmt::format("/proc/self/fd/{}", descriptor);
+}
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
@@ -77,15 +82,27 @@ void remove_abandoned(const std::filesystem::path& path) {
 
 }  // namespace
 
-StagedFile::StagedFile(const std::filesystem::path& path)
+StagedFile::StagedFile(const std::filesystem::path& path, TemporaryName when)
     : path_(path), temporary_(fmt::format("{}.{}{}", path.string(), ::getpid(), kTemporarySuffix)) {
   refuse_all_but_a_file(path_);
   remove_abandoned(path_);
-  open();
+  if (when == TemporaryName::kWhenWhole && open_unnamed()) return;
+  open_named();
 }
 
-void StagedFile::open() {
-  constexpr int kMode = 0666;  // the process's umask takes away what it must
+/// Some file systems have no unnamed files, and without /proc none gets a name.
+bool StagedFile::open_unnamed() {
+  descriptor_ = ::open(folder_of(path_).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, kMode);
+  if (descriptor_ < 0) return false;
+  if (::access(descriptor_path(descriptor_).c_str(), F_OK) == 0) {
+    lock(descriptor_);
+    return true;
+  }
+  ::close(descriptor_);
+  return false;
+}
+
+void StagedFile::open_named() {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   // Until it is locked, another process may take the new file for an abandoned one: seldom, and not again and
   // again.
@@ -95,7 +112,8 @@ void StagedFile::open() {
     if (descriptor_ < 0) fail(errno, {});
     lock(descriptor_);
     if (is_at(temporary_, descriptor_)) {
-      if (::ftruncate(descriptor_, 0) == 0) return;
+      named_ = ::ftruncate(descriptor_, 0) == 0;
+      if (named_) return;
       const int error = errno;
       ::close(descriptor_);
       fail(error, {});
@@ -106,7 +124,7 @@ void StagedFile::open() {
 }
 
 StagedFile::~StagedFile() {
-  if (!committed_) ::unlink(temporary_.c_str());
+  if (named_) ::unlink(temporary_.c_str());
   ::close(descriptor_);
 }
 
@@ -133,18 +151,32 @@ void StagedFile::write_all(std::int64_t offset, std::span<const std::byte> data,
   }
 }
 
+void StagedFile::give_name() {
+  const std::string unnamed = descriptor_path(descriptor_);
+  const auto link = [&] {
+    return ::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  };
+  named_ = link();
+  if (!named_ && errno == EEXIST) {
+    remove_if_abandoned(temporary_);
+    named_ = link();
+  }
+  if (!named_) fail(errno, {});
+}
+
 void StagedFile::commit() {
   if (::fsync(descriptor_) != 0) fail(errno, {});
   refuse_all_but_a_file(path_);
+  if (!named_) give_name();  // a link replaces nothing, a rename does
   // Still open and locked: an unlocked file under the temporary name counts as abandoned.
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno, {});
-  committed_ = true;
+  named_ = false;
   sync_directory(folder_of(path_));
 }
 
 void StagedFile::fail(int error, std::string_view what) const {
   throw_error("cannot write {}{}{}: {}", path_.string(), what.empty() ? "" : ", ", what,
-              std::strerror(error));
+              system_reason(error));
 }
 
 }  // namespace slimpipe::io

@@ -35,36 +35,101 @@ std::optional<std::int64_t> step_in(const std::string& name) {
   return step;
 }
 
-/// Why a folder is not a complete checkpoint; empty if it is one.
-std::string incompleteness(const fs::path& checkpoint) {
+/// A folder, or whatever else has the name of a checkpoint.
+struct Candidate {
+  std::int64_t step = 0;
+  fs::path path;
+};
+
+/// Oldest first. A write that was not finished has another name and is none of them.
+std::vector<Candidate> candidates(const fs::path& folder) {
+  std::vector<Candidate> found;
   std::error_code error;
-  if (!fs::is_regular_file(checkpoint / kManifestName, error)) return "has no manifest.json";
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::optional<std::int64_t> step = step_in(entry->path().filename().string());
+    if (step) found.push_back({.step = *step, .path = entry->path()});
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw_error("cannot read the folder of checkpoints {}: {}", folder.string(),
+                io::system_reason(error.value()));
+  }
+  std::ranges::sort(found, {}, &Candidate::step);
+  return found;
+}
+
+/// How much of a checkpoint is compared with its manifest.
+enum class Thoroughness : std::uint8_t { kSizes, kContents };
+
+/// Why nothing can go on from a checkpoint; empty where nothing is wrong with it. What the system does not
+/// let us read is an Error, since it may well be whole.
+std::string damage_of(const Candidate& checkpoint, Thoroughness thoroughness) {
+  std::error_code error;
+  if (!fs::is_directory(checkpoint.path, error)) return "it is not a folder";
+  const fs::path manifest_file = checkpoint.path / kManifestName;
+  if (!fs::exists(manifest_file, error)) return fmt::format("its {} is missing", kManifestName);
+  const std::string text = io::read_text(manifest_file);
+  Manifest manifest;
   try {
-    const Manifest manifest =
-        parse_manifest(io::read_text(checkpoint / kManifestName), checkpoint / kManifestName);
-    for (const FileRecord& file : manifest.files) {
-      const auto size = fs::file_size(checkpoint / file.name, error);
-      if (error) return fmt::format("lacks {}", file.name);
-      if (static_cast<std::int64_t>(size) != file.bytes) {
-        return fmt::format("{} has {} bytes, the manifest says {}", file.name, size, file.bytes);
-      }
-    }
-  } catch (const Error& problem) {
+    manifest = parse_manifest(text, manifest_file);
+  } catch (const InputError& problem) {
     return problem.what();
+  }
+  if (manifest.state.step != checkpoint.step) {
+    return fmt::format("its {} is of step {}: the folder's name was {}", kManifestName, manifest.state.step,
+                       checkpoint_name(manifest.state.step));
+  }
+  for (const FileRecord& file : manifest.files) {
+    const auto size = fs::file_size(checkpoint.path / file.name, error);
+    if (error) return fmt::format("its file {} is missing: {}", file.name, error.message());
+    if (static_cast<std::int64_t>(size) != file.bytes) {
+      return fmt::format("its file {} has {} bytes, the manifest says {}", file.name, size, file.bytes);
+    }
+    if (thoroughness == Thoroughness::kContents && io::hash_file(checkpoint.path / file.name) != file.hash) {
+      return fmt::format("its file {} has another content than when it was written", file.name);
+    }
   }
   return {};
 }
 
+/// What to do where this checkpoint is no good: which folders to put aside to go on from the newest one
+/// before it that is whole, to the last byte.
+std::string way_on_without(const fs::path& checkpoint) {
+  const std::vector<Candidate> all = candidates(checkpoint.parent_path());
+  auto at = std::ranges::find(all.rbegin(), all.rend(), checkpoint.filename(),
+                              [](const Candidate& found) { return found.path.filename(); });
+  std::vector<std::string> in_the_way;
+  for (; at != all.rend(); ++at) {
+    if (!in_the_way.empty() && damage_of(*at, Thoroughness::kContents).empty()) {
+      return fmt::format("Remove or rename {} to go on from the newest whole checkpoint before it, {}",
+                         fmt::join(in_the_way, " and "), at->path.string());
+    }
+    in_the_way.push_back(at->path.string());
+  }
+  return "There is no whole checkpoint before it: mend it from a copy, or start a new run in another "
+         "--run-dir";
+}
+
+/// What is damaged is neither deleted, since it may be all that is left of a step, nor counted.
 void delete_old(const fs::path& folder, int keep) {
   if (keep <= 0) return;
-  const std::vector<fs::path> all = complete_checkpoints(folder);
-  for (std::ptrdiff_t i = 0; i < std::ssize(all) - keep; ++i) {
+  std::vector<fs::path> complete;
+  for (const Candidate& found : candidates(folder)) {
+    const std::string damage = damage_of(found, Thoroughness::kSizes);
+    if (damage.empty()) {
+      complete.push_back(found.path);
+    } else {
+      log::warning("checkpoint {} is neither deleted nor counted among those that are kept: {}",
+                   found.path.string(), damage);
+    }
+  }
+  for (std::ptrdiff_t i = 0; i < std::ssize(complete) - keep; ++i) {
     // Renamed first: a process that is killed while it deletes leaves nothing that looks like a checkpoint.
-    const fs::path doomed = all[i].string() + kDeletedSuffix;
+    const fs::path doomed = complete[i].string() + kDeletedSuffix;
     std::error_code error;
-    fs::rename(all[i], doomed, error);
+    fs::rename(complete[i], doomed, error);
     if (!error) fs::remove_all(doomed, error);
-    if (error) log::warning("cannot delete the old checkpoint {}: {}", all[i].string(), error.message());
+    if (error) log::warning("cannot delete the old checkpoint {}: {}", complete[i].string(), error.message());
   }
 }
 
@@ -132,32 +197,23 @@ fs::path commit_checkpoint(const fs::path& folder, const Manifest& manifest, int
   if (error) throw_error("cannot rename {} to {}: {}", partial.string(), final.string(), error.message());
   io::sync_directory(folder);
   fs::remove_all(folder / (name + ".replaced"), error);
-  delete_old(folder, keep);
+  try {
+    delete_old(folder, keep);
+  } catch (const std::exception& problem) {
+    log::warning("old checkpoints are not deleted: {}", problem.what());
+  }
   return final;
 }
 
-std::vector<fs::path> complete_checkpoints(const fs::path& folder) {
-  std::map<std::int64_t, fs::path> by_step;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::optional<std::int64_t> step = step_in(entry.path().filename().string());
-    if (!step || !entry.is_directory(error)) continue;
-    const std::string problem = incompleteness(entry.path());
-    if (problem.empty()) {
-      by_step.emplace(*step, entry.path());
-    } else {
-      log::warning("checkpoint {} is passed over: {}", entry.path().string(), problem);
-    }
-  }
-  std::vector<fs::path> found;
-  for (const auto& [step, path] : by_step) found.push_back(path);
-  return found;
-}
-
 std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
-  const std::vector<fs::path> all = complete_checkpoints(folder);
+  const std::vector<Candidate> all = candidates(folder);
   if (all.empty()) return std::nullopt;
-  return all.back();
+  const fs::path& newest = all.back().path;
+  if (const std::string damage = damage_of(all.back(), Thoroughness::kSizes); !damage.empty()) {
+    throw_input_error("the newest checkpoint, {}, is damaged: {}. {}", newest.string(), damage,
+                      way_on_without(newest));
+  }
+  return newest;
 }
 
 CheckpointReader::CheckpointReader(fs::path checkpoint)
@@ -174,17 +230,14 @@ io::SafetensorsReader& CheckpointReader::open(const std::string& file, const std
   const fs::path path = checkpoint_ / file;
   std::error_code missing;
   if (!fs::exists(path, missing)) {
-    throw_input_error(
-        "{}: the file is missing (needed for tensor {}). Delete the folder {} to go on from the "
-        "checkpoint before it",
-        path.string(), tensor, checkpoint_.string());
+    throw_input_error("{}: the file is missing (needed for tensor {}). {}", path.string(), tensor,
+                      way_on_without(checkpoint_));
   }
   const std::uint64_t hash = io::hash_file(path);
   if (hash != record->hash) {
     throw_input_error(
-        "{}: the file is damaged (needed for tensor {}): its xxh3-64 is {}, the manifest says {}. Delete the "
-        "folder {} to go on from the checkpoint before it",
-        path.string(), tensor, io::hash_text(hash), io::hash_text(record->hash), checkpoint_.string());
+        "{}: the file is damaged (needed for tensor {}): its xxh3-64 is {}, the manifest says {}. {}",
+        path.string(), tensor, io::hash_text(hash), io::hash_text(record->hash), way_on_without(checkpoint_));
   }
   return files_.emplace(file, io::SafetensorsReader(path)).first->second;
 }
@@ -230,9 +283,9 @@ void CheckpointReader::read(const std::string& stored_name, const std::vector<st
   }
   if (const auto place = first_not_finite(out)) {
     throw_input_error(
-        "{}: element {} of tensor {} is {}: the run had diverged when it was saved. Delete the folder {} to "
-        "go on from the checkpoint before it, with a lower training.lr",
-        checkpoint_.string(), begin + *place, stored_name, out[*place], checkpoint_.string());
+        "{}: element {} of tensor {} is {}: the run had diverged when it was saved. {}, with a lower "
+        "training.lr",
+        checkpoint_.string(), begin + *place, stored_name, out[*place], way_on_without(checkpoint_));
   }
 }
 

@@ -78,8 +78,8 @@ io::JsonObject to_json(const StepMetrics& metrics) {
 
 void forget_steps_after(const std::filesystem::path& metrics, std::int64_t step) {
   std::ifstream stream(metrics, std::ios::binary);
-  if (!stream) return;
   std::string kept;
+  std::int64_t kept_lines = 0;
   std::string line;
   std::int64_t unreadable = 0;
   bool changed = false;
@@ -90,6 +90,7 @@ void forget_steps_after(const std::filesystem::path& metrics, std::int64_t step)
     const bool readable = finished && json.is_object() && number != json.end() && number->is_number_integer();
     if (readable && *number <= step) {
       kept += line + '\n';
+      ++kept_lines;
     } else {
       changed = true;
       if (!readable) ++unreadable;
@@ -98,6 +99,10 @@ void forget_steps_after(const std::filesystem::path& metrics, std::int64_t step)
   stream.close();
   if (unreadable > 0)
     log::warning("{}: {} lines that are no steps are left out", metrics.string(), unreadable);
+  if (kept_lines < step) {
+    log::warning("{}: it has {} of the {} steps before this one; training does not need them",
+                 metrics.string(), kept_lines, step);
+  }
   if (changed) io::write_text_atomically(metrics, kept);
 }
 

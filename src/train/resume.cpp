@@ -56,9 +56,8 @@ ResumePoint find_resume_point(const fs::path& checkpoints, const config::ModelCo
                               const data::StreamIdentity& stream, bool warn) {
   const auto newest = newest_checkpoint(checkpoints);
   if (!newest) {
-    throw_input_error(
-        "--resume: there is no complete checkpoint in {}; start without --resume, in another --run-dir",
-        checkpoints.string());
+    throw_input_error("--resume: there is no checkpoint in {}; start without --resume, in another --run-dir",
+                      checkpoints.string());
   }
   const CheckpointReader reader(*newest);
   check_same_model(reader, model, *newest);

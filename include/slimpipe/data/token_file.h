@@ -3,9 +3,10 @@
 //
 // Layout, little-endian: magic "SLMTOKv1" (8 bytes), u32 header bytes (with the section table), u32 token
 // bytes (2 or 4), u64 token count, u64 document count, u64 vocabulary, u32 section count, u32 reserved 0;
-// then the section table, {char name[16], u64 offset, u64 bytes} each; sections start at multiples of 64
-// bytes. Sections: "tokens" (u16 or u32 each), "documents" (u64 start of each document, strictly ascending,
-// the first 0). A reader ignores sections it does not know (per-token masks come later).
+// then the section table, {char name[16], u64 offset, u64 bytes} each, names padded with zeros; sections
+// start at the next multiple of 64 bytes, with zeros before them, and nothing follows the last. Sections:
+// "tokens" (u16 or u32 each), "documents" (u64 start of each document, strictly ascending, the first 0). A
+// reader ignores sections it does not know (per-token masks come later).
 
 #include <cstdint>
 #include <filesystem>

@@ -15,6 +15,8 @@ namespace slimpipe::io {
                                     std::int64_t limit = std::int64_t{64} << 20);
 /// Writes to a temporary name beside `path`, fsyncs, renames, fsyncs the folder.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
+/// The system's words for an error number, and what to do where a limit or a full disk is the reason.
+[[nodiscard]] std::string system_reason(int error);
 /// fsync of a folder, so that a rename inside it is durable.
 void sync_directory(const std::filesystem::path& path);
 /// xxh3-64 of bytes.

@@ -23,7 +23,7 @@ class RunFolder {
   /// Makes the folder, its logs/ and checkpoints/, and clears the failure of an earlier run. One process
   /// calls it, before any other uses the folder, and keeps the result: as long as it or a copy of it lives,
   /// the folder is locked against another run. Throws InputError where the folder cannot be made, is in use
-  /// by another run, or holds steps of a run in its metrics already and `resume` is false.
+  /// by another run, or holds metrics or checkpoints of a run already and `resume` is false.
   [[nodiscard]] static RunFolder create(const std::filesystem::path& path, bool resume);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

@@ -1,14 +1,15 @@
 #pragma once
 // Checkpoints: logical tensors, independent of how the run was laid out.
 //
-//   <folder>/step-00000100/manifest.json          written last; a folder without it is not a checkpoint
+//   <folder>/step-00000100/manifest.json          written last
 //   <folder>/step-00000100/device-00000.safetensors, one file a device, in parallel
 //
 // Tensors are named as in the parameter table; the fp32 master is NAME itself, the moments are
 // "moment1/NAME" and "moment2/NAME". The manifest has the run's state, with what identifies the samples it
 // was trained on, and lists files (bytes, xxh3-64 hash) and, for every logical tensor, the pieces it is
 // stored in (file, first element, count): a later sharding adds pieces, not a new format. Everything is
-// written to "<name>.partial", synced and renamed.
+// written to "<name>.partial", synced and renamed: a folder with a checkpoint's name that lacks something was
+// damaged afterwards, and is reported, never passed over.
 
 #include <cstdint>
 #include <filesystem>
@@ -79,10 +80,8 @@ std::filesystem::path begin_checkpoint(const std::filesystem::path& folder, std:
 /// and deletes complete checkpoints beyond the newest `keep` (0 keeps all).
 std::filesystem::path commit_checkpoint(const std::filesystem::path& folder, const Manifest& manifest,
                                         int keep);
-/// Complete checkpoints, oldest first: those with a readable manifest whose files are all there with the
-/// right sizes.
-[[nodiscard]] std::vector<std::filesystem::path> complete_checkpoints(const std::filesystem::path& folder);
-/// The newest complete one.
+/// The newest checkpoint, whose files are all there with the right sizes: contents are compared as they are
+/// read. Throws InputError where it is damaged, never taking an older one for it.
 [[nodiscard]] std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder);
 
 /// Reads logical tensors of one checkpoint. A file is opened, and its hash compared with the manifest, when

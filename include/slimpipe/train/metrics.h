@@ -50,7 +50,8 @@ class RateMeter {
 
 [[nodiscard]] io::JsonObject to_json(const StepMetrics& metrics);
 /// Cuts a metrics.jsonl off behind the lines of steps up to `step`: a run resumed from there does the others
-/// again. Nothing where there is no such file.
+/// again. Warns of lines that cannot be read, which are left out, and where steps are missing, as all are
+/// where there is no such file.
 void forget_steps_after(const std::filesystem::path& metrics, std::int64_t step);
 /// "step 20/300  loss 2.3123  norm 0.83  lr 9.10e-04  12345 tok/s  412 ms  bubble 12 %  mfu 41 %", and what
 /// else happened at the step: skipped, validated.

@@ -2,6 +2,7 @@
 """Whole runs that something around them fails: the terminal, the data, another run, a training gone wild."""
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,48 @@ def output_that_cannot_be_written_stops_no_run(bench):
     check(run.returncode == 1, f"reader gone: exit status {run.returncode}")
     check(run.stderr.count("standard output could not be written: Broken pipe") == 1, run.stderr)
     same_result(bench, "pipe")
+
+
+def limited(command, resource_kind, limit):
+    """Runs a command under a limit of the system; returns its exit status and what it printed."""
+    run = subprocess.run(command, timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True,
+                         preexec_fn=lambda: resource.setrlimit(resource_kind, (limit, limit)))
+    return run.returncode, run.stdout
+
+
+def file_that_may_not_grow_is_told_like_a_full_disk(bench):
+    bench.run("whole")
+    advice = "File too large (raise the limit on file sizes, ulimit -f)"
+    # The checkpoint is the largest of what a run writes, the metrics are next.
+    metrics = (bench.folder / "whole" / "metrics.jsonl").stat().st_size
+    for limit, what in ((2 * metrics, f"checkpoints/step-{STEPS:08}.partial/device-0000"),
+                        (metrics // 2, "metrics.jsonl")):
+        name = f"limit{limit}"
+        status, output = limited(bench.command(name), resource.RLIMIT_FSIZE, limit)
+        check(status == 1, f"{name}: exit status {status}:\n{output}")
+        told = next((line for line in output.splitlines() if advice in line), "")
+        check(str(bench.folder / name / what) in told, f"{name}: {what} is not told:\n{output}")
+        check(what in json.loads((bench.folder / name / "failure.json").read_text())["cause"], "failure.json")
+    status, output = limited([bench.slimpipe, "data", "prepare", "-o", bench.folder / "short", bench.folder / "text.txt"],
+                             resource.RLIMIT_FSIZE, 4096)
+    check(status == 1 and f"{bench.folder / 'short'}: {advice}" in output, f"prepare: exit status {status}:\n{output}")
+    check(not list(bench.folder.glob("short*")), "a part of a token file is left")
+
+
+def files_that_may_not_be_opened_are_told(bench):
+    bench.run("whole")
+    last = bench.folder / "whole" / "checkpoints" / f"step-{STEPS:08}"
+    for limit in (4, 5, 7, 8):
+        for name, arguments in ((f"few{limit}", ()), ("whole", ("--resume",))):
+            status, output = limited(bench.command(name, *arguments, training__steps=STEPS + 1),
+                                     resource.RLIMIT_NOFILE, limit)
+            check(status in (1, 2), f"{name}, {limit} files: exit status {status}:\n{output}")
+            check(output.count("Too many open files") >= 1, f"{name}, {limit} files:\n{output}")
+            # What cannot be opened is not called damaged, nor is it said to be absent.
+            check("damaged" not in output and "there is no" not in output, f"{name}, {limit} files:\n{output}")
+    check(last.is_dir(), "a checkpoint is gone")
+    check("ulimit -n" in output, f"no advice:\n{output}")
 
 
 def token_file_that_is_cut_ends_the_run(bench):
@@ -145,6 +188,8 @@ if __name__ == "__main__":
     sys.exit(main(
         standard_descriptors_may_be_closed,
         output_that_cannot_be_written_stops_no_run,
+        file_that_may_not_grow_is_told_like_a_full_disk,
+        files_that_may_not_be_opened_are_told,
         token_file_that_is_cut_ends_the_run,
         skipped_steps_are_not_saved,
         update_that_is_not_finite_is_not_saved,

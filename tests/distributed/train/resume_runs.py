@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Whole runs that go on from a checkpoint: what may change in between, and what is refused."""
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -93,9 +95,120 @@ def checkpoint_without_a_stream_is_resumed_with_a_warning(bench):
                                                                    **STEADY), "the stream is not recorded")
 
 
+def damaged_newest_checkpoint_is_refused(bench):
+    bench.run("whole", **STEADY)
+    bench.run("source", checkpoint__every=2, checkpoint__keep=9, **STEADY)
+    names = {step: f"step-{step:08}" for step in (2, 4, 6, 8)}
+
+    def refused(name, *parts, processes=0):
+        output = bench.run(name, "--resume", status=2, processes=processes, training__steps=STEPS + 2, **STEADY)
+        for part in parts:
+            check(output.count(part) == 1, f"{name}: \"{part}\" is not told once:\n{output}")
+
+    def cut(checkpoint):
+        file = checkpoint / "device-00001.safetensors"
+        file.write_bytes(file.read_bytes()[:100])
+        return "its file device-00001.safetensors has 100 bytes"
+
+    def lose(checkpoint):
+        (checkpoint / "device-00001.safetensors").unlink()
+        return "its file device-00001.safetensors is missing"
+
+    def flip(checkpoint):
+        file = checkpoint / "device-00001.safetensors"
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
+        return "device-00001.safetensors: the file is damaged"
+
+    def rename(checkpoint):
+        shutil.rmtree(checkpoint)
+        shutil.copytree(checkpoint.with_name(names[2]), checkpoint)
+        return f"its manifest.json is of step 2: the folder's name was {names[2]}"
+
+    for damage in (cut, lose, flip, rename):
+        name = damage.__name__
+        shutil.copytree(bench.folder / "source", bench.folder / name)
+        checkpoints = bench.folder / name / "checkpoints"
+        shutil.rmtree(checkpoints / names[8])
+        what = damage(checkpoints / names[6])
+        for processes in (0, 2):
+            refused(name, what, f"Remove or rename {checkpoints / names[6]} to go on from the newest whole checkpoint "
+                    f"before it, {checkpoints / names[4]}", processes=processes)
+        # As told; what is set aside stays as it is.
+        aside = checkpoints / "aside"
+        (checkpoints / names[6]).rename(aside)
+        content = sorted(path.read_bytes() for path in aside.iterdir())
+        output = bench.run(name, "--resume", **STEADY)
+        check(f"resumed from {checkpoints / names[4]}" in output, output)
+        check(bench.numbers(name) == bench.numbers("whole"), f"{name}: numbers differ")
+        check(sorted(path.read_bytes() for path in aside.iterdir()) == content, "what was set aside is changed")
+
+
+def damaged_metrics_are_mended_or_told(bench):
+    bench.run("whole", **STEADY)
+    half_a_run(bench)
+    path = bench.folder / "half" / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    missing = f"metrics.jsonl: it has {{}} of the {HALF} steps before this one"
+    unreadable = "metrics.jsonl: {} lines that are no steps are left out"
+    for what, content, told, untold in (
+            ("cut", b"".join(lines) + b'{"step":5,"lo', unreadable.format(1), missing.partition("{}")[0]),
+            ("garbage last", b"".join(lines) + b"\xff\0\xfe garbage\n", unreadable.format(1),
+             missing.partition("{}")[0]),
+            ("garbage within", b"".join([lines[0], b"\0" * 5000 + b"\n", *lines[2:]]), missing.format(HALF - 1),
+             "no checkpoint"),
+            ("gone", None, missing.format(0), "lines that are no steps")):
+        shutil.copytree(bench.folder / "half", bench.folder / what)
+        if content is None:
+            (bench.folder / what / "metrics.jsonl").unlink()
+            # Without --resume it would be a new run among the checkpoints of this one.
+            output = bench.run(what, status=2, **STEADY)
+            check(output.count("holds a run already (checkpoints)") == 1, output)
+        else:
+            (bench.folder / what / "metrics.jsonl").write_bytes(content)
+        output = bench.run(what, "--resume", **STEADY)
+        check(output.count(told) == 1 and untold not in output, f"{what}:\n{output}")
+        done = [json.loads(line) for line in (bench.folder / what / "metrics.jsonl").read_text().splitlines()]
+        whole = bench.metrics("whole")
+        check([line["step"] for line in done][-(STEPS - HALF):] == list(range(HALF + 1, STEPS + 1)),
+              f"{what}: the steps after the checkpoint are not there")
+        check(all(line["loss"] == whole[line["step"]]["loss"] for line in done), f"{what}: numbers differ")
+        check(bench.checkpoint(what) == bench.checkpoint("whole"), f"{what}: parameters differ")
+
+
+def run_killed_while_it_saves_goes_on(bench):
+    steps = 400
+    settings = {"training__steps": steps, "checkpoint__every": 1, "log__every": 100, **STEADY}
+    checkpoints = bench.folder / "killed" / "checkpoints"
+    job = bench.start("killed", **settings)
+    complete, left = None, []
+    # Stopped first: what is seen then is what the kill leaves.
+    while not (complete and left):
+        job.process.send_signal(signal.SIGCONT)
+        job.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, job.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        check(job.process.poll() is None, f"it was never met writing:\n{job.output()}")
+        complete = max(checkpoints.glob("step-????????"), default=None)
+        left = [path.name for path in checkpoints.glob("*.partial")]
+    job.end()
+    check(not (checkpoints / left[0].removesuffix(".partial")).exists(), "both a part of it and the whole")
+    step = int(complete.name.removeprefix("step-"))
+    output = bench.run("killed", "--resume", **{**settings, "training__steps": step + 3})
+    check(f"resumed from {complete}" in output, output)
+    check("damaged" not in output, output)
+    check(not list(checkpoints.glob("*.partial")), "what was half written stays for ever")
+    bench.run("whole", **{**settings, "training__steps": step + 3})
+    check(bench.numbers("killed") == bench.numbers("whole"), "numbers differ")
+    check(bench.checkpoint("killed", step + 3) == bench.checkpoint("whole", step + 3), "parameters differ")
+
+
 if __name__ == "__main__":
     sys.exit(main(
         other_samples_are_refused,
         what_samples_do_not_depend_on_may_change,
         checkpoint_without_a_stream_is_resumed_with_a_warning,
+        damaged_newest_checkpoint_is_refused,
+        damaged_metrics_are_mended_or_told,
+        run_killed_while_it_saves_goes_on,
     ))

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,8 +57,7 @@ def resumed_run_is_the_undisturbed_one(bench):
     bench.run("parts", checkpoint__every=3, checkpoint__keep=9)
     parts = bench.folder / "parts"
     for step in (6, STEPS):
-        for file in (parts / "checkpoints" / f"step-{step:08}").iterdir():
-            file.unlink()
+        shutil.rmtree(parts / "checkpoints" / f"step-{step:08}")
     output = bench.run("parts", "--resume", processes=2)
     check("step-00000003" in output, f"not resumed from step 3:\n{output}")
     check(bench.numbers("parts") == bench.numbers("whole"), "numbers differ")
@@ -162,7 +162,7 @@ def bad_input_is_told_once(bench):
     bad("damaged", "run.yaml", data__train=bench.folder / "run.yaml")
     bad("vocabulary", "model.vocabulary is 100", model__vocabulary=100)
     output = bench.run("nothing", "--resume", status=2)
-    check(output.count("there is no complete checkpoint") == 1, output)
+    check(output.count("there is no checkpoint") == 1, output)
     bench.run("twice")
     before = bench.checkpoint("twice")
     check("holds a run already" in bench.run("twice", status=2), "a run's folder is used again")

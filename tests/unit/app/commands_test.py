@@ -76,6 +76,24 @@ class Help(unittest.TestCase):
         self.assertGreaterEqual(ran, 6)
 
 
+class Output(unittest.TestCase):
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        with tempfile.TemporaryDirectory(prefix="slimpipe-") as folder:
+            text = Path(folder) / "a.txt"
+            text.write_text("abc")
+            for command in (["--help"], ["--version"], ["train", "--help"], ["schedule", "--help"],
+                            ["config", "show", "configs/quickstart.yaml"],
+                            ["config", "validate", "configs/quickstart.yaml"], ["config", "reference"],
+                            ["schedule"], ["schedule", "--format", "json"],
+                            ["data", "prepare", "-o", f"{folder}/t", str(text)], ["data", "inspect", f"{folder}/t"],
+                            ["bench", "gemm", "--repeats", "1", "--hidden", "64", "--sequence-length", "64"]):
+                with self.subTest(command=command), open("/dev/full", "wb") as full:
+                    result = subprocess.run([PROGRAM, *command], stdout=full, stderr=subprocess.PIPE, text=True,
+                                            timeout=30, check=False, cwd=ROOT)
+                    self.assertEqual((result.returncode, result.stderr), (
+                        1, "slimpipe: standard output could not be written: No space left on device\n"))
+
+
 def bubble(kind, p, m, n):
     """Idle share of the step at equal costs, as README has it; one model chunk a device."""
     return (p - 1) / (m * (n if kind in ("terapipe", "slimpipe") else 1) + p - 1)

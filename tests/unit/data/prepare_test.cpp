@@ -97,6 +97,7 @@ TEST_CASE("a JSON line that is not as expected is named with file and line", "[u
       {"{\"text\":true}", "\"text\" is a boolean, expected a string"},
       {"{\"text\":[\"a\"]}", "\"text\" is an array, expected a string"},
       {"{\"text\":{\"text\":\"a\"}}", "\"text\" is an object, expected a string"},
+      {"{\"text\":\"a\",\"id\":1,\"text\":\"b\"}", "\"text\" is there twice, expected one text"},
       {"[\"a\"]", "expected a JSON object, found an array"},
       {"\"a\"", "expected a JSON object, found a string"},
       {"5", "expected a JSON object, found a number"},

@@ -103,6 +103,9 @@ TEST_CASE("what is wrong with a token file is said, and what to do", "[unit]") {
       {44, 1, 4, "the reserved field is 1"},
       {48, 'T', 1, "it has no section 'tokens'"},
       {80, 0x1b, 1, "it has no section 'documents'"},
+      {48 + 15, 'x', 1, "the name of section 'tokens' is not padded with zeros"},
+      {112, 1, 1, "the padding before section 'tokens' is not zero"},
+      {kDocuments - 1, 1, 1, "the padding before section 'documents' is not zero"},
       {64, 129, 8, "section 'tokens' starts at 129, not a multiple of 64"},
       {64, 0, 8, "section 'tokens' at 0 overlaps what ends at 112"},
       {64, 192, 8, "overlaps"},
@@ -128,6 +131,20 @@ TEST_CASE("what is wrong with a token file is said, and what to do", "[unit]") {
                contains((folder / "t").string()) && contains(c.expected) &&
                    contains("prepare it again with 'slimpipe data prepare'"));
   }
+}
+
+TEST_CASE("bytes that belong to no section are refused", "[unit]") {
+  const ScratchFolder folder;
+  const std::string good = good_file(folder);
+  const auto problem_with = [&](const std::string& bytes) {
+    write_bytes(folder / "t", bytes);
+    return message_of<InputError>([&] { (void)TokenFile::open(folder / "t"); });
+  };
+  CHECK_THAT(problem_with(good + '\0'), contains("1 bytes follow its last section, which ends at 216"));
+  std::string gap = good;
+  gap.insert(kDocuments, 64, '\0');
+  poke<std::uint64_t>(gap, 80 + 16, kDocuments + 64);
+  CHECK_THAT(problem_with(gap), contains("118 bytes before section 'documents' belong to no section"));
 }
 
 TEST_CASE("sections may come in any order, and unknown ones are passed over", "[unit]") {

@@ -85,7 +85,7 @@ TEST_CASE("a token file that is not finished never appears", "[unit]") {
   {
     TokenFileWriter writer(folder / "t", 10);
     writer.append(std::vector<std::int32_t>{2});
-    CHECK(folder.files() == 2);
+    CHECK(read_bytes(folder / "t") == old);
   }
   CHECK(folder.files() == 1);
   CHECK(read_bytes(folder / "t") == old);

@@ -34,6 +34,13 @@ TEST_CASE("a folder that holds a run is only used again by a resumed one", "[uni
              contains("--resume") && contains("--run-dir") && contains((scratch / "a").string()));
   CHECK_NOTHROW(RunFolder::create(scratch / "a", true));
   CHECK(test::read_bytes(folder.metrics()) == "{}\n");
+  // Its metrics may be gone: a new run among its checkpoints would mix with it.
+  std::filesystem::remove(folder.metrics());
+  CHECK_NOTHROW(RunFolder::create(scratch / "a", false));
+  std::filesystem::create_directory(folder.checkpoints() / "step-00000001");
+  CHECK_THAT(message_of<InputError>([&] { (void)RunFolder::create(scratch / "a", false); }),
+             contains("holds a run already (checkpoints)"));
+  CHECK_NOTHROW(RunFolder::create(scratch / "a", true));
 }
 
 TEST_CASE("a run folder is locked for as long as its run lives", "[unit]") {

@@ -101,7 +101,6 @@ TEST_CASE("a file that is not finished never appears", "[unit]") {
   {
     SafetensorsWriter writer(folder / "w", some_entries(), {});
     writer.append(counting_bytes(70));
-    CHECK(folder.files() == 1);  // the temporary one
     CHECK_FALSE(std::filesystem::exists(folder / "w"));
     CHECK_THAT(message_of<Error>([&] { writer.finish(); }), contains("10 of 14 bytes of tensor a"));
     CHECK_THROWS_AS(writer.append(counting_bytes(13)), Error);  // one byte too many

@@ -1,6 +1,7 @@
 #include "slimpipe/io/staged_file.h"
 
 #include <csignal>
+#include <fcntl.h>
 #include <span>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -33,15 +34,22 @@ void write_staged(const fs::path& path, std::string_view text) {
   file.commit();
 }
 
+bool has_unnamed_files(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+  if (descriptor < 0) return false;
+  ::close(descriptor);
+  return true;
+}
+
 /// A process that has begun to write `path` and goes on holding it until it is ended.
 class OtherWriter {
  public:
-  explicit OtherWriter(const fs::path& path) {
+  explicit OtherWriter(const fs::path& path, TemporaryName when = TemporaryName::kFromTheStart) {
     int ready[2];
     REQUIRE(::pipe(ready) == 0);
     process_ = ::fork();
     if (process_ == 0) {
-      StagedFile file(path);
+      StagedFile file(path, when);
       file.write(bytes("half of"));
       (void)!::write(ready[1], "x", 1);
       for (;;) ::pause();
@@ -85,6 +93,53 @@ TEST_CASE("bytes of a staged file can be replaced until it is committed, and non
   CHECK_FALSE(std::filesystem::exists(folder / "a"));
   file.commit();
   CHECK(read_text(folder / "a") == ".abcbody, end");
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a staged file replaces the old one when it is committed, and leaves nothing when it is not",
+          "[unit]") {
+  const auto when = GENERATE(TemporaryName::kWhenWhole, TemporaryName::kFromTheStart);
+  const ScratchFolder folder;
+  write_bytes(folder / "a", "old");
+  const auto write = [&](bool commit) {
+    StagedFile file(folder / "a", when);
+    file.write(bytes("new"));
+    CHECK(read_text(folder / "a") == "old");
+    if (commit) file.commit();
+  };
+  write(false);
+  CHECK(read_text(folder / "a") == "old");
+  CHECK(folder.files() == 1);
+  write(true);
+  CHECK(read_text(folder / "a") == "new");
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a killed process leaves nothing where the file system has unnamed files", "[unit]") {
+  const ScratchFolder folder;
+  if (!has_unnamed_files(folder.path())) {
+    WARN("there are none in " << folder.path());
+    return;
+  }
+  OtherWriter other(folder / "a", TemporaryName::kWhenWhole);
+  CHECK(folder.files() == 0);
+  other.kill();
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("a temporary name that another holds is not taken away", "[unit]") {
+  const ScratchFolder folder;
+  StagedFile file(folder / "a");
+  file.write(bytes("text"));
+  if (folder.files() > 0) return;  // it has its name already
+  // Not abandoned: no regular file is.
+  fs::create_directory(folder / fmt::format("a.{}.tmp", ::getpid()));
+  CHECK_THAT(message_of<Error>([&] { file.commit(); }), contains("File exists"));
+  CHECK_FALSE(fs::exists(folder / "a"));
+  fs::remove(folder / fmt::format("a.{}.tmp", ::getpid()));
+  write_bytes(folder / fmt::format("a.{}.tmp", ::getpid()), "abandoned");
+  file.commit();
+  CHECK(read_text(folder / "a") == "text");
   CHECK(folder.files() == 1);
 }
 

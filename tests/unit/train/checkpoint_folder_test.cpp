@@ -35,7 +35,7 @@ TEST_CASE("what was written is read back, in any part", "[unit]") {
   }
 }
 
-TEST_CASE("the newest complete checkpoint is chosen", "[unit]") {
+TEST_CASE("the newest checkpoint is chosen", "[unit]") {
   const ScratchFolder scratch;
   CHECK(newest_name(scratch.path()) == "none");
   CHECK(newest_name(scratch / "no such folder") == "none");
@@ -44,26 +44,98 @@ TEST_CASE("the newest complete checkpoint is chosen", "[unit]") {
 
   SECTION("a folder that was never committed does not count") {
     write_parts(scratch.path(), 200);
-    CHECK(newest_name(scratch.path()) == "step-00000100");
   }
-  SECTION("without its manifest, or with half of it, it is not complete") {
-    fs::remove(scratch / "step-00000100/manifest.json");
-    const fs::path half = scratch / "step-00000020/manifest.json";
-    const std::string text = read_bytes(half);
-    write_bytes(half, text.substr(0, text.size() / 2));
-    CHECK(newest_name(scratch.path()) == "step-00000005");
+  SECTION("names that no checkpoint has are passed over") {
+    for (const char* name : {"step-300", "step-00000300.old", "step-00000300 (copy)", "zzz"}) {
+      fs::create_directory(scratch / name);
+    }
   }
-  SECTION("with a file missing or cut short it is not complete") {
-    fs::remove(scratch / "step-00000100/a.safetensors");
-    fs::resize_file(scratch / "step-00000020/b.safetensors", 30);
-    CHECK(newest_name(scratch.path()) == "step-00000005");
+  SECTION("a damaged one that is older is no hindrance") {
+    fs::remove(scratch / "step-00000020/manifest.json");
   }
-  SECTION("other things in the folder are passed over") {
-    write_bytes(scratch / "step-00000300", "a file");
-    fs::create_directory(scratch / "step-00000400");
-    fs::create_directory(scratch / "zzz");
-    CHECK(newest_name(scratch.path()) == "step-00000100");
+  CHECK(newest_name(scratch.path()) == "step-00000100");
+}
+
+TEST_CASE("a damaged newest checkpoint is refused, with what is wrong and the way on", "[unit]") {
+  const ScratchFolder scratch;
+  for (const std::int64_t step : {5, 20, 100}) write_checkpoint(scratch.path(), step);
+  const fs::path newest = scratch / "step-00000100";
+  std::string damage;
+  SECTION("without its manifest") {
+    fs::remove(newest / "manifest.json");
+    damage = "its manifest.json is missing";
   }
+  SECTION("with half of its manifest") {
+    const std::string text = read_bytes(newest / "manifest.json");
+    write_bytes(newest / "manifest.json", text.substr(0, text.size() / 2));
+    damage = (newest / "manifest.json").string() + ": not a checkpoint manifest";
+  }
+  SECTION("without one of its files") {
+    fs::remove(newest / "a.safetensors");
+    damage = "its file a.safetensors is missing";
+  }
+  SECTION("with a file cut short") {
+    fs::resize_file(newest / "b.safetensors", 30);
+    damage = "its file b.safetensors has 30 bytes, the manifest says ";
+  }
+  SECTION("emptied") {
+    fs::remove_all(newest);
+    fs::create_directory(newest);
+    damage = "its manifest.json is missing";
+  }
+  SECTION("with another file in its place") {
+    fs::remove_all(newest);
+    write_bytes(newest, "a file");
+    damage = "it is not a folder";
+  }
+  SECTION("with another one's name") {
+    fs::remove_all(newest);
+    fs::rename(scratch / "step-00000020", newest);
+    write_checkpoint(scratch.path(), 20);
+    damage = "its manifest.json is of step 20: the folder's name was step-00000020";
+  }
+  const auto problem = [&] {
+    return message_of<InputError>([&] { (void)newest_checkpoint(scratch.path()); });
+  };
+  CHECK_THAT(problem(), contains("the newest checkpoint, " + newest.string() + ", is damaged: " + damage));
+  const auto way_on = [&](const std::string& aside, const char* step) {
+    return contains(
+        fmt::format(". Remove or rename {} to go on from the newest whole checkpoint before it, {}", aside,
+                    (scratch / step).string()));
+  };
+  CHECK_THAT(problem(), way_on(newest.string(), "step-00000020"));
+
+  // The next one has its size but not its content.
+  std::string bytes = read_bytes(scratch / "step-00000020/b.safetensors");
+  bytes.back() ^= 1;
+  write_bytes(scratch / "step-00000020/b.safetensors", bytes);
+  CHECK_THAT(problem(),
+             way_on(newest.string() + " and " + (scratch / "step-00000020").string(), "step-00000005"));
+  fs::remove(scratch / "step-00000005/manifest.json");
+  CHECK_THAT(problem(),
+             contains("There is no whole checkpoint before it: mend it from a copy, or start a new run in "
+                      "another --run-dir"));
+}
+
+TEST_CASE("a flipped bit is found when it is read, and the way on is named", "[unit]") {
+  const ScratchFolder scratch;
+  for (const std::int64_t step : {5, 20}) write_checkpoint(scratch.path(), step);
+  const fs::path file = scratch / "step-00000020/b.safetensors";
+  std::string bytes = read_bytes(file);
+  bytes.back() ^= 1;
+  write_bytes(file, bytes);
+  const std::string problem = message_of<InputError>([&] { read_all(scratch / "step-00000020"); });
+  CHECK_THAT(problem, contains(file.string() + ": the file is damaged (needed for tensor layer.weight)"));
+  CHECK_THAT(problem, contains(fmt::format(
+                          "Remove or rename {} to go on from the newest whole checkpoint before it, {}",
+                          (scratch / "step-00000020").string(), (scratch / "step-00000005").string())));
+}
+
+TEST_CASE("a folder of checkpoints that cannot be read is not taken for an empty one", "[unit]") {
+  const ScratchFolder scratch;
+  write_bytes(scratch / "checkpoints", "a file");
+  CHECK_THAT(message_of<Error>([&] { (void)newest_checkpoint(scratch / "checkpoints"); }),
+             contains("cannot read the folder of checkpoints " + (scratch / "checkpoints").string()));
 }
 
 TEST_CASE("steps of nine digits come after those of eight", "[unit]") {
