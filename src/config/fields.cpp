@@ -81,7 +81,7 @@ std::vector<Field> training_rows() {
       enumeration(SLIMPIPE_FIELD(training.dtype), {"fp32", "bf16"},
                   "compute type; master weights, gradients and sums are fp32 with both"),
       choice(SLIMPIPE_FIELD(training.optimizer), {"adamw", "sgd"}, "update rule").only({"adamw"}),
-      number(SLIMPIPE_FIELD(training.lr), {.low = 0, .high = 1e3}, "peak learning rate"),
+      number(SLIMPIPE_FIELD(training.lr), {.low = 0}, "peak learning rate"),
       number(SLIMPIPE_FIELD(training.min_lr_ratio), {.low = 0, .high = 1},
              "last learning rate as a share of the peak; for linear, cosine, wsd"),
       enumeration(SLIMPIPE_FIELD(training.lr_schedule), {"constant", "linear", "cosine", "wsd"},

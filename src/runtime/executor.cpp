@@ -17,12 +17,15 @@ double milliseconds(Clock::duration duration) {
 
 const char* category_of(const Step& step) {
   if (step.kind != StepKind::kCompute) return "communication";
+  if (step.phase == schedule::Phase::kCombineTiedGradients) return "reduction";
   return step.action.kind == schedule::ActionKind::kForward ? "forward" : "backward";
 }
 
-/// steady_clock's epoch is the same in all processes of a host, so their traces line up.
-double microseconds(Clock::time_point time) {
-  return std::chrono::duration<double, std::micro>(time.time_since_epoch()).count();
+/// The same name at both ends but for its first word: "send activation F0.1.2", "receive activation F0.1.2".
+std::string name_of_message(const Step& step) {
+  if (step.phase != schedule::Phase::kCombineTiedGradients)
+    return fmt::format("{} {}", schedule::name_of(step.phase), schedule::to_string(step.action));
+  return step.kind == StepKind::kWaitSend ? "send tied gradients" : "receive tied gradients";
 }
 
 /// The compute steps of one run, on the clock.
@@ -59,16 +62,20 @@ class Recorder {
       : device_(program.device), events_(events) {}
 
   void add_step(const Step& step, Clock::time_point start, Clock::time_point end) {
-    events_.push_back({describe(step), category_of(step), device_, microseconds(start),
-                       microseconds(end) - microseconds(start), io::TraceLane::kSteps});
+    add(describe(step), category_of(step), start, end, io::TraceLane::kSteps);
   }
   void add_message(const Step& step, Clock::time_point posted, Clock::time_point done) {
-    events_.push_back({fmt::format("{} {}", schedule::name_of(step.phase), schedule::to_string(step.action)),
-                       "message", device_, microseconds(posted), microseconds(done) - microseconds(posted),
-                       io::TraceLane::kMessages});
+    add(name_of_message(step), "message", posted, done, io::TraceLane::kMessages);
   }
 
  private:
+  void add(std::string name, const char* category, Clock::time_point start, Clock::time_point end,
+           io::TraceLane lane) {
+    const double start_us = io::trace_time_us(start);
+    events_.push_back(
+        {std::move(name), category, device_, start_us, io::trace_time_us(end) - start_us, lane});
+  }
+
   int device_;
   std::vector<io::TraceEvent>& events_;
 };

@@ -30,8 +30,9 @@ double learning_rate(const config::TrainingConfig& training, std::int64_t step) 
     case config::LrSchedule::kCosine:
       return mix(floor, peak, 0.5 * (1 + std::cos(std::numbers::pi * t)));
     case config::LrSchedule::kWsd: {
-      const std::int64_t decay = training.decay_steps > 0 ? std::min(training.decay_steps, remaining)
-                                                          : std::max<std::int64_t>(training.steps / 10, 1);
+      const std::int64_t wanted =
+          training.decay_steps > 0 ? training.decay_steps : std::max<std::int64_t>(training.steps / 10, 1);
+      const std::int64_t decay = std::min(wanted, remaining);  // begins after the warm-up
       const std::int64_t into_decay = step - (training.steps - decay);
       if (into_decay <= 0) return peak;
       return mix(peak, floor, std::min(1.0, static_cast<double>(into_decay) / static_cast<double>(decay)));

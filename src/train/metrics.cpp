@@ -164,6 +164,7 @@ void ProgressLine::rewrite(std::string text, bool stays) {
 }
 
 void ProgressLine::note(const std::string& text) {
+  log::write_to_files(log::Level::kInfo, text);
   if (!enabled_) return;
   const std::scoped_lock lock(mutex_);
   end_line();

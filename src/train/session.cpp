@@ -14,6 +14,8 @@
 #include "slimpipe/train/metrics.h"
 #include "slimpipe/train/optimizer.h"
 
+#include "train/activities.h"
+
 namespace slimpipe::train {
 namespace {
 
@@ -209,10 +211,11 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
     const runtime::ExecutionTimes times =
         context.executor->run(program, trace != nullptr ? &events : nullptr);
 
-    context.progress.doing("squares of the gradients");
+    Activities activities(context, events);
+    activities.update("squares of the gradients");
     std::vector<double> values = gradient_squares(context, table_);
     values.push_back(context.holds_last_stage ? sum(context.runner->losses()) : 0.0);
-    context.progress.doing("sum of losses and gradient norms over the devices", true);
+    activities.reduce("sum of losses and gradient norms over the devices");
     context.collectives->all_reduce_sum(values);
     StepResult mine;
     mine.loss = mean_loss(values.back(), batch);
@@ -220,7 +223,7 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
     mine.gradient_norm = norm_of_squares(values);
     mine.skip_cause = what_is_not_finite(mine.loss, values, table_);
     mine.skipped = !mine.skip_cause.empty();
-    context.progress.doing("update of the parameters");
+    activities.update("update of the parameters");
     if (!mine.skipped) {
       apply_adamw(context, table_, config_.training,
                   {.learning_rate = plan.learning_rate,
@@ -228,8 +231,9 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
                    .update = plan.update});
     }
     context.runner->check_nothing_left();
-    context.progress.doing("sum of the devices' reports", true);
+    activities.reduce("sum of the devices' reports");
     gather_reports(context, times, mine);
+    activities.end();
 
     const std::scoped_lock lock(mutex);
     if (trace != nullptr) trace->insert(trace->end(), events.begin(), events.end());

@@ -1,6 +1,7 @@
 #pragma once
 // Chrome / Perfetto trace files ("Trace Event Format", JSON object form).
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -15,13 +16,21 @@ enum class TraceLane : std::uint8_t {
 };
 
 struct TraceEvent {
-  std::string name;      ///< "F m0 s3 layer 2 attention"
-  const char* category;  ///< "forward", "backward", "communication", "optimizer"
-  int track = 0;         ///< device index
-  double start_us = 0;   ///< on one clock for all tracks of the process
+  std::string name;  ///< "F m0 s3 layer 2 attention"
+  /// A literal: "forward", "backward", "communication" (of steps that post and wait), "reduction" (over the
+  /// devices), "optimizer"; "message" on the lane of messages.
+  const char* category;
+  int track = 0;        ///< device index
+  double start_us = 0;  ///< on one clock for all tracks of the process
   double duration_us = 0;
   TraceLane lane = TraceLane::kSteps;
 };
+
+/// The time of an event. The steady clock's epoch is the same in all processes of a host, so their traces
+/// line up.
+[[nodiscard]] inline double trace_time_us(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration<double, std::micro>(time.time_since_epoch()).count();
+}
 
 /// Writes the events: spans of steps on tracks named "device i", messages as asynchronous events. Throws
 /// Error where writing fails.

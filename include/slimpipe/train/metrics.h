@@ -68,7 +68,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   void show(const StepMetrics& metrics);
-  /// A line of its own that stays.
+  /// A line of its own that stays, in the log files of all processes too.
   void note(const std::string& text);
 
  private:

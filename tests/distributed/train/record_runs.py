@@ -190,6 +190,9 @@ def run_folder_holds_the_documented_files(bench):
     found = documented("whole")
     same(set(found), set(patterns) - {"failure.json"}, "files of a whole run")
     same(sorted(found["logs/rank-N.log"]), ["logs/rank-0.log", "logs/rank-1.log"], "a log a process")
+    for rank in (0, 1):
+        log = (bench.folder / f"whole/logs/rank-{rank}.log").read_text()
+        check(f"rank {rank} of 2, " in log and "run folder " in log, f"what rank {rank} logged: {log}")
     same(sorted(found["trace-N.json"]), ["trace-0.json", "trace-1.json"], "a trace a process")
     same(sorted(found["checkpoints/step-NNNNNNNN/"]), sorted(
         f"checkpoints/step-{STEPS:08}/{file}" for file in
@@ -241,6 +244,11 @@ def scheduled_actions(bench):
     return json.loads(run.stdout)["devices"]
 
 
+AFTER_THE_PROGRAM = [("squares of the gradients", "optimizer"),
+                     ("sum of losses and gradient norms over the devices", "reduction"),
+                     ("update of the parameters", "optimizer"), ("sum of the devices' reports", "reduction")]
+
+
 def check_messages(events):
     """Each message is one span at its sender and one at its receiver, and none arrives before it is sent."""
     spans = {}
@@ -287,8 +295,19 @@ def trace_shows_every_action_once(bench):
             expected = [(f"{kind}{chunk}.{microbatch}.{part} {step}", {"F": "forward", "B": "backward"}[kind])
                         for kind, chunk, stage, microbatch, part in actions[device]
                         for step in compute_steps(kind, stage)]
-            same(computed, expected, f"{name}: what device {device} computes, in order")
+            same(computed, expected + AFTER_THE_PROGRAM, f"{name}: what device {device} computes, in order")
         check_messages(events)
+
+
+def trace_shows_the_exchange_of_a_tied_embedding(bench):
+    bench.run("tied", model__tied_embeddings="true", **TRACED)
+    spans = [(event["name"], event["cat"], event["tid"]) for event in trace_events(bench, "tied", 0)
+             if "tied" in event["name"] and event["ph"] != "e"]
+    expected = [(f"{way} tied gradients", "message") for way in ("send", "receive")]
+    expected += [(f"{verb} {way}: combine tied gradients", "communication")
+                 for verb in ("post", "wait") for way in ("send", "receive")]
+    expected += [("combine tied gradients", "reduction")]
+    same(sorted(spans), sorted((name, category, device) for name, category in expected for device in (0, 1)), "spans")
 
 
 def no_trace_is_written_unasked(bench):
@@ -308,5 +327,6 @@ if __name__ == "__main__":
         resolved_configuration_trains_the_same_run,
         run_folder_holds_the_documented_files,
         trace_shows_every_action_once,
+        trace_shows_the_exchange_of_a_tied_embedding,
         no_trace_is_written_unasked,
     ))

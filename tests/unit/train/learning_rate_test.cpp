@@ -43,6 +43,20 @@ TEST_CASE("half-way values", "[unit]") {
   CHECK(learning_rate(plan(config::LrSchedule::kWsd), 95) == Approx(0.55));
 }
 
+TEST_CASE("a decay that the warm-up leaves no room for begins after it", "[unit]") {
+  config::TrainingConfig training = plan(config::LrSchedule::kWsd);
+  training.steps = 20;
+  training.warmup_steps = 19;
+  for (const int decay : {0, 2, 20}) {
+    training.decay_steps = decay;
+    CHECK(learning_rate(training, 19) == Approx(1.0));
+    CHECK(learning_rate(training, 20) == Approx(0.1));
+  }
+  training.warmup_steps = 18;
+  training.decay_steps = 20;
+  CHECK(learning_rate(training, 19) == Approx(0.55));
+}
+
 TEST_CASE("what is not finite is named: the loss first, then the first gradient of the table", "[unit]") {
   const model::ParameterTable table(
       {.layers = 2, .hidden = 8, .heads = 2, .kv_heads = 1, .head_size = 4, .ffn = 16, .vocabulary = 11});
