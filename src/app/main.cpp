@@ -18,9 +18,9 @@ namespace slimpipe::app {
 
 int report_failure(const std::exception& error) {
   // Started by mpirun, every process meets the same bad input: the first one alone speaks.
-  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  const char* cause = no_memory ? "there is not enough memory for this" : error.what();
-  if (comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", cause);
+  const bool bare = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const std::string cause = cause_of(error) + (bare ? ": give it more, or ask for smaller sizes" : "");
+  if (comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", cause.c_str());
   return exit_status_of(error);
 }
 

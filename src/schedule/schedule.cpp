@@ -92,11 +92,11 @@ std::vector<std::string> problems(const Spec& spec, std::int64_t layers) {
   const std::int64_t stages = std::int64_t{spec.pipeline} * spec.virtual_stages;
   const bool deep = layers > stages;
   if (!product_within({deep ? layers : stages, spec.microbatches, spec.slices}, kMaxLayerForwards))
-    found.push_back(
-        fmt::format("microbatches {} × slices {} × {} {} are more than the {} a step can have: lower microbatches "
-                    "or slices",
-                    spec.microbatches, spec.slices, deep ? "layers" : "stages", deep ? layers : stages,
-                    kMaxLayerForwards));
+    found.push_back(fmt::format(
+        "microbatches {} × slices {} × {} {} are more than the {} a step can have: lower microbatches "
+        "or slices",
+        spec.microbatches, spec.slices, deep ? "layers" : "stages", deep ? layers : stages,
+        kMaxLayerForwards));
   return found;
 }
 

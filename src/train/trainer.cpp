@@ -40,7 +40,18 @@ double measured_run_peak(const config::RunConfig& config, const Session& session
          usable_cores(wanted, session.process_cores(), host_cores(), processes);
 }
 
-/// Which settings would make the run smaller.
+/// Which settings would make smaller what a process keeps besides its devices' memory: the step's program and
+/// the tokens of its sequences.
+std::string host_memory_advice(const config::RunConfig& config) {
+  return fmt::format(
+      "\nTo need less on the host: fewer training.microbatches (is {}), schedule.slices ({}) or "
+      "training.validation_samples ({}), a shorter data.sequence_length ({}), fewer devices a process "
+      "(start more with mpirun); or let the process have more memory (ulimit -v, the machine's)",
+      config.training.microbatches, config.schedule.slices, config.training.validation_samples,
+      config.data.sequence_length);
+}
+
+/// Which settings would make the run smaller on a device.
 std::string memory_advice(const config::RunConfig& config) {
   return fmt::format(
       "\nTo need less on each device: more pipeline devices (parallel.pipeline is {}), more slices "
@@ -48,6 +59,12 @@ std::string memory_advice(const config::RunConfig& config) {
       "bf16 (training.dtype), a shorter data.sequence_length ({}); or raise memory.limit",
       config.parallel.pipeline, config.schedule.slices, config.schedule.warmup_slope, config.memory.recompute,
       config.data.sequence_length);
+}
+
+/// What to do about a failure, to follow its text; empty where that says it.
+std::string advice_on(const std::exception& failure, const config::RunConfig& config) {
+  if (dynamic_cast<const device::OutOfMemory*>(&failure) != nullptr) return memory_advice(config);
+  return is_out_of_host_memory(failure) ? host_memory_advice(config) : "";
 }
 
 /// One run on this process.
@@ -301,10 +318,9 @@ void train(const TrainRequest& request, comm::MpiSession& processes) {
   try {
     log::add_file(folder.log(processes.environment().rank));
     Run(request, folder, *prepared.data, prepared.resume_point, processes).loop();
-  } catch (const device::OutOfMemory& error) {
-    fail(processes, folder, kExitFailure, error.what() + memory_advice(request.configuration.config));
   } catch (const std::exception& error) {
-    fail(processes, folder, exit_status_of(error), error.what());
+    fail(processes, folder, exit_status_of(error),
+         cause_of(error) + advice_on(error, request.configuration.config));
   }
 }
 
