@@ -70,6 +70,13 @@ CLI::Validator number_in(double low, double high) {
           ""};
 }
 
+CLI::Validator not_empty() {
+  return {[](std::string& text) -> std::string {
+            return text.empty() ? "expected a name, found an empty text" : std::string();
+          },
+          ""};
+}
+
 CLI::Validator one_of(std::vector<std::string> words, std::vector<std::string> unavailable) {
   return {[words = std::move(words), unavailable = std::move(unavailable)](std::string& text) -> std::string {
             if (std::ranges::count(words, text) > 0) return {};

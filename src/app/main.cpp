@@ -1,11 +1,11 @@
 // The program: reads the command line, runs one command, turns failures into an exit status.
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
+#include <new>
 #include <unistd.h>
 
 #include "slimpipe/comm/mpi.h"
@@ -18,7 +18,9 @@ namespace slimpipe::app {
 
 int report_failure(const std::exception& error) {
   // Started by mpirun, every process meets the same bad input: the first one alone speaks.
-  if (comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", text_of(error).c_str());
+  const bool bare = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const std::string cause = cause_of(error) + (bare ? ": give it more, or ask for smaller sizes" : "");
+  if (comm::launcher_rank() == 0) std::fprintf(stderr, "slimpipe: %s\n", cause.c_str());
   return exit_status_of(error);
 }
 
@@ -46,7 +48,6 @@ int status_after_output(int status) {
 
 int main(int argc, char** argv) {
   slimpipe::app::open_standard_descriptors();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a failed write, told like a full disk
   CLI::App app(
       "slimpipe trains long-context language models: every sequence is cut into uniform slices that flow\n"
       "through pipeline stages (SlimPipe, arXiv 2504.14519). One process drives all devices, or mpirun\n"
@@ -66,9 +67,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) {  // --help, --version
-      return slimpipe::app::status_after_output(app.exit(error));
-    }
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     if (slimpipe::comm::launcher_rank() == 0) {
       std::fprintf(stderr, "%s\n", slimpipe::app::describe_usage_error(app, error).c_str());
     }

@@ -13,6 +13,7 @@
 #include "slimpipe/train/together.h"
 #include "slimpipe/train/trainer.h"
 
+#include "app/command_line.h"
 #include "app/commands.h"
 
 namespace slimpipe::app {
@@ -97,14 +98,16 @@ void add_train(CLI::App& app, Action& action) {
   command
       ->add_option("--run-dir", options->run_folder,
                    "Folder for everything the run writes (default: runs/CONFIG-DATE)")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(not_empty());
   command->add_flag("--resume", options->resume,
                     "Go on from the newest checkpoint in --run-dir, in any pipeline layout");
   command->footer(
       "configs/quickstart.yaml reads the token file that scripts/quickstart.sh makes. Examples:\n"
       "  slimpipe train configs/quickstart.yaml\n"
       "  slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=8\n"
-      "  mpirun -np 4 slimpipe train configs/quickstart.yaml --run-dir runs/four    (with fewer than 4 cores:\n"
+      "  mpirun -np 4 slimpipe train configs/quickstart.yaml --run-dir runs/four    (with fewer than 4 "
+      "cores:\n"
       "                                                           mpirun --oversubscribe)\n"
       "  slimpipe train configs/quickstart.yaml --run-dir runs/four --resume --set training.steps=400");
   command->callback([options, &action] { action = [options] { return run_train(*options); }; });

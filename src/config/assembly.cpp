@@ -125,8 +125,9 @@ void Assembly::apply_value(const Entry& entry, int index) {
   }
   if (!value) {
     const bool bare_number = entry.form == Form::kQuoted && parse(field.domain, entry.text);
-    report(entry.rank, fmt::format("{}: expected {}, {}{}", entry.where, expectation(field.domain),
-                                   found(entry), bare_number ? "; remove the quotes" : ""));
+    report(entry.rank,
+           fmt::format("{}: expected {}, {}{}", entry.where, expectation(field.domain), found(entry),
+                       bare_number ? "; remove the quotes" : remark(field.domain, entry.text)));
     return;
   }
   const std::string text = format(field.domain, *value);

@@ -45,8 +45,8 @@ std::optional<Value> parse_in(const Unsigned&, std::string_view text) {
 std::optional<Value> parse_in(const Numbers& range, std::string_view text) {
   const auto number = number_from_text<double>(text);
   if (!number || !std::isfinite(*number)) return std::nullopt;
+  if (*number != 0 && std::abs(*number) < kLeastNumber) return std::nullopt;
   if (*number < range.low || (range.low_open && *number == range.low)) return std::nullopt;
-  if (range.low == 0 && *number != 0 && *number < range.least) return std::nullopt;
   if (*number > range.high || (range.high_open && *number == range.high)) return std::nullopt;
   return *number + 0.0;  // -0 becomes 0
 }
@@ -90,9 +90,8 @@ std::string allowed_in(const Unsigned&) {
 }
 
 std::string allowed_in(const Numbers& range) {
-  const std::string high = fmt::format("{} {}", range.high_open ? "<" : "<=", range.high);
-  if (range.low == 0) return fmt::format("{}>= {} and {}", range.low_open ? "" : "0, or ", range.least, high);
-  return fmt::format("{} {} and {}", range.low_open ? ">" : ">=", range.low, high);
+  return fmt::format("{} {} and {} {}", range.low_open ? ">" : ">=", range.low,
+                     range.high_open ? "<" : "<=", range.high);
 }
 
 std::string allowed_in(const Bytes&) {
@@ -156,6 +155,20 @@ std::string format(const Domain& domain, const Value& value) {
 
 std::string expectation(const Domain& domain) {
   return std::visit([](const auto& values) { return expectation_in(values); }, domain);
+}
+
+std::string remark(const Domain& domain, std::string_view text) {
+  if (!std::holds_alternative<Numbers>(domain)) return "";
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = rest == text.data() + text.size();
+  // What even a double cannot hold is too large or too small: the exponent's sign tells.
+  const bool too_small =
+      error == std::errc::result_out_of_range
+          ? text.find("e-") != std::string_view::npos || text.find("E-") != std::string_view::npos
+          : number != 0 && std::abs(number) < kLeastNumber;
+  if (!whole || !too_small) return "";
+  return fmt::format("; single precision holds no less than {}, besides 0", kLeastNumber);
 }
 
 std::string_view type_name(const Domain& domain) {

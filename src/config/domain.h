@@ -20,14 +20,17 @@ struct Integers {
   std::int64_t high = std::numeric_limits<std::int64_t>::max();
 };
 struct Unsigned {};  ///< all of uint64
+/// Single precision holds every number of a configuration: 0, and sizes in this range.
+inline constexpr double kLeastNumber = 1.2e-38;
+inline constexpr double kLargestNumber = 3.4e38;
+static_assert(kLeastNumber >= std::numeric_limits<float>::min());
+static_assert(kLargestNumber <= std::numeric_limits<float>::max());
+
 struct Numbers {
   double low = 0;
-  double high = 1e30;
+  double high = kLargestNumber;
   bool low_open = false;  ///< low itself is excluded
   bool high_open = false;
-  /// Where low is 0: the smallest value besides it. Far inside the range of a float, in which numbers are
-  /// computed with: none becomes 0 or infinite on its way there.
-  double least = 1e-30;
 };
 struct Bytes {};  ///< a number of bytes, with or without a unit
 struct Text {};   ///< one line of UTF-8
@@ -44,6 +47,9 @@ using Domain = std::variant<Flags, Integers, Unsigned, Numbers, Bytes, Text, Cho
 
 /// "an integer >= 1", "one of none, full": what an error says was expected.
 [[nodiscard]] std::string expectation(const Domain& domain);
+/// What to do about a text that parse() refuses for a reason that expectation() does not show, to follow it;
+/// empty where it shows all.
+[[nodiscard]] std::string remark(const Domain& domain, std::string_view text);
 /// "integer", "choice": the type's name in the reference.
 [[nodiscard]] std::string_view type_name(const Domain& domain);
 /// ">= 1", "none, full": the allowed values in the reference.

@@ -96,7 +96,7 @@ std::vector<Field> training_rows() {
              "decay of the squared gradient's running mean"),
       number(SLIMPIPE_FIELD(training.epsilon), {.low = 1e-30, .high = 1},
              "added to the root of the squared gradient's mean"),
-      number(SLIMPIPE_FIELD(training.weight_decay), {.low = 0, .high = 1e3},
+      number(SLIMPIPE_FIELD(training.weight_decay), {.low = 0, .high = 100},
              "decoupled decay, applied to matrices only"),
       number(SLIMPIPE_FIELD(training.clip), {.low = 0}, "largest global gradient norm; 0: no clipping"),
       unsigned_integer(SLIMPIPE_FIELD(training.seed), "seed of the initial weights and of the sample order"),
@@ -132,7 +132,7 @@ std::vector<Field> operation_rows() {
       integer(SLIMPIPE_FIELD(log.every), {1, kMaxTokens}, "steps between progress lines"),
       flag(SLIMPIPE_FIELD(log.trace), "write a Chrome/Perfetto trace of one step as it was executed"),
       integer(SLIMPIPE_FIELD(log.trace_step), {1, kMaxTokens}, "the step that is traced, counted from 1"),
-      number(SLIMPIPE_FIELD(log.watchdog_seconds), {.low = 0, .high = 1e6, .least = 1e-3},
+      number(SLIMPIPE_FIELD(log.watchdog_seconds), {.low = 0, .high = 1e6},
              "seconds without any progress after which every device's action is printed, and who is missing "
              "where processes wait for each other; ten times as long with all devices only waiting ends the "
              "run; 0: nothing is printed, and 600 s end it"),

@@ -12,6 +12,7 @@ constexpr std::int64_t kMaxLayers = 100'000;
 constexpr std::int64_t kMaxWidth = 1 << 20;
 constexpr std::int64_t kMaxVocabulary = (std::int64_t{1} << 31) - 1;  // token ids are 32-bit
 constexpr std::int64_t kMaxContext = std::int64_t{1} << 40;
+constexpr double kMaxRopeRatio = 1e6;       // of contexts, or of a context to a wavelength
 constexpr std::int64_t kMaxHeadSize = 256;  // what the attention operators hold in registers
 
 std::vector<std::string> preset_choices() {
@@ -26,17 +27,19 @@ std::vector<Field> rope_rows() {
                   "how the rotary embedding is stretched beyond the context of the original model"),
       number(SLIMPIPE_FIELD(model.rope.theta), {.low = 1, .high = 1e15, .low_open = true},
              "base of the rotary frequencies"),
-      number(SLIMPIPE_FIELD(model.rope.factor), {.low = 1, .high = 1e6},
+      number(SLIMPIPE_FIELD(model.rope.factor), {.low = 1, .high = kMaxRopeRatio},
              "context extension factor; for linear, ntk, yarn, llama3"),
       integer(SLIMPIPE_FIELD(model.rope.original_context), {1, kMaxContext},
               "context of the original model in tokens; for ntk, yarn, llama3"),
-      number(SLIMPIPE_FIELD(model.rope.beta_fast), {.low = 0, .high = 1e9, .low_open = true},
+      number(SLIMPIPE_FIELD(model.rope.beta_fast), {.low = 1 / kMaxRopeRatio, .high = kMaxRopeRatio},
              "rotations over the original context above which a frequency is left alone; for yarn"),
-      number(SLIMPIPE_FIELD(model.rope.beta_slow), {.low = 0, .high = 1e9, .low_open = true},
+      number(SLIMPIPE_FIELD(model.rope.beta_slow), {.low = 1 / kMaxRopeRatio, .high = kMaxRopeRatio},
              "rotations over the original context below which a frequency is divided by factor; for yarn"),
-      number(SLIMPIPE_FIELD(model.rope.low_frequency_factor), {.low = 0, .high = 1e9, .low_open = true},
+      number(SLIMPIPE_FIELD(model.rope.low_frequency_factor),
+             {.low = 1 / kMaxRopeRatio, .high = kMaxRopeRatio},
              "rotations over the original context below which a frequency is divided by factor; for llama3"),
-      number(SLIMPIPE_FIELD(model.rope.high_frequency_factor), {.low = 0, .high = 1e9, .low_open = true},
+      number(SLIMPIPE_FIELD(model.rope.high_frequency_factor),
+             {.low = 1 / kMaxRopeRatio, .high = kMaxRopeRatio},
              "rotations over the original context above which a frequency is left alone; for llama3"),
   };
 }
@@ -61,9 +64,9 @@ std::vector<Field> model_rows() {
               "token ids the model knows; the byte tokenizer needs 257")
           .required(),
       flag(SLIMPIPE_FIELD(model.tied_embeddings), "input embedding and output layer share one weight"),
-      number(SLIMPIPE_FIELD(model.norm_epsilon), {.low = 0, .high = 1, .low_open = true},
+      number(SLIMPIPE_FIELD(model.norm_epsilon), {.low = 1e-30, .high = 1},
              "added to the mean square in RMSNorm"),
-      number(SLIMPIPE_FIELD(model.init_std), {.low = 0, .high = 100, .low_open = true},
+      number(SLIMPIPE_FIELD(model.init_std), {.low = 1e-9, .high = 10},
              "standard deviation of the initial weights"),
   };
   for (Field& field : rope_rows()) rows.push_back(std::move(field));

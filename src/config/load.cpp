@@ -1,11 +1,10 @@
 #include "slimpipe/config/load.h"
 
 #include <fmt/core.h>
-#include <fstream>
-#include <sstream>
-#include <system_error>
+#include <span>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/io/read_file.h"
 
 #include "config/assembly.h"
 #include "config/overrides.h"
@@ -16,24 +15,13 @@ namespace slimpipe::config {
 namespace {
 
 /// At most one byte more than a configuration may have, so that read_yaml() sees that it is too large.
-std::string read_file(const std::filesystem::path& file) {
-  std::error_code error;
-  const auto status = std::filesystem::status(file, error);
-  if (std::filesystem::is_directory(status))
-    throw_input_error("{}: expected a YAML file, found a folder", file.string());
-  // A pipe could wait for ever, and has nothing left for the second of several processes.
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    throw_input_error("{}: expected a YAML file, found a device or pipe; write the configuration to a file",
-                      file.string());
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream)
-    throw_input_error("{}: cannot be read; name an existing YAML file, such as configs/quickstart.yaml",
-                      file.string());
+std::string read_file(const std::filesystem::path& path) try {
+  const io::ReadFile file(path);
   std::string text(kMaxYamlBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad()) throw_input_error("{}: reading failed", file.string());
-  text.resize(static_cast<std::size_t>(stream.gcount()));
+  text.resize(file.read(0, std::as_writable_bytes(std::span(text))));
   return text;
+} catch (const InputError& error) {
+  throw_input_error("{}; name a YAML file, such as configs/quickstart.yaml", error.what());
 }
 
 }  // namespace

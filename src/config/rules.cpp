@@ -118,7 +118,8 @@ Texts schedule_problems(const RunConfig& c) {
                              .virtual_stages = c.parallel.virtual_stages,
                              .microbatches = c.training.microbatches,
                              .slices = c.schedule.slices,
-                             .warmup_slope = c.schedule.warmup_slope});
+                             .warmup_slope = c.schedule.warmup_slope},
+                            c.model.layers);
 }
 
 }  // namespace
@@ -134,7 +135,7 @@ const std::vector<Rule>& rules() {
       {{"model.rope.high_frequency_factor", "model.rope.low_frequency_factor", "model.rope.kind"},
        rope_llama3_range},
       {{"schedule.slices", "schedule.kind", "schedule.warmup_slope", "parallel.pipeline",
-        "parallel.virtual_stages", "training.microbatches"},
+        "parallel.virtual_stages", "training.microbatches", "model.layers"},
        schedule_problems},
       {{"training.warmup_steps", "training.steps"}, warmup_within_steps},
       {{"training.decay_steps", "training.lr_schedule", "training.warmup_steps", "training.steps"},

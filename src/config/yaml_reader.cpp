@@ -1,7 +1,9 @@
 #include "config/yaml_reader.h"
 
+#include <algorithm>
 #include <fmt/core.h>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <vector>
 #include <yaml-cpp/eventhandler.h>
@@ -165,6 +167,18 @@ class EntryCollector final : public YAML::EventHandler {
   int documents_ = 0;
 };
 
+/// Offset of the first tab that stands in front of a line's text (a comment is none).
+std::optional<std::size_t> tab_of_indentation(std::string_view text) {
+  for (std::size_t line = 0; line < text.size();) {
+    const std::size_t end = std::min(text.find('\n', line), text.size());
+    const std::size_t first = std::min(text.find_first_not_of(" \t\r", line), end);
+    const std::size_t tab = text.find('\t', line);
+    if (tab < first && first < end && text[first] != '#') return tab;
+    line = end + 1;
+  }
+  return std::nullopt;
+}
+
 /// Records what is wrong with the bytes themselves; false where the parser should not see them.
 bool check_bytes(std::string_view text, const std::string& name, Source& source) {
   if (text.size() > kMaxYamlBytes) {
@@ -176,6 +190,12 @@ bool check_bytes(std::string_view text, const std::string& name, Source& source)
     const int line = line_of(text, defect->offset);
     source.problems.push_back(
         {line, fmt::format("{}:{}: expected UTF-8 text, found {}", name, line, defect->what)});
+    return false;
+  }
+  if (const auto tab = tab_of_indentation(text)) {
+    const int line = line_of(text, *tab);
+    source.problems.push_back(
+        {line, fmt::format("{}:{}: the line is indented with a tab; YAML takes only spaces", name, line)});
     return false;
   }
   return true;

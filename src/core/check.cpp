@@ -1,17 +1,15 @@
 #include "slimpipe/core/check.h"
 
-#include <new>
-
 namespace slimpipe {
 
-std::string text_of(const std::exception& failure) {
+std::string cause_of(const std::exception& failure) {
   if (dynamic_cast<const std::bad_alloc*>(&failure) == nullptr) return failure.what();
-  return "out of host memory: the system refuses this process more. Look at its limits (ulimit -v, a "
-         "container's) "
-         "and at what else runs; fewer microbatches or slices, or smaller inputs, need less";
+  return "this process is out of host memory";
 }
 
-namespace detail {
+}  // namespace slimpipe
+
+namespace slimpipe::detail {
 
 void check_failed(const char* file, int line, const char* expression, const std::string& message) {
   std::string_view path(file);
@@ -19,5 +17,4 @@ void check_failed(const char* file, int line, const char* expression, const std:
   throw Error(fmt::format("internal check failed: {} ({}:{}): {}", expression, path, line, message));
 }
 
-}  // namespace detail
-}  // namespace slimpipe
+}  // namespace slimpipe::detail

@@ -9,7 +9,7 @@ std::string message_of(const std::exception_ptr& exception) {
   try {
     std::rethrow_exception(exception);
   } catch (const std::exception& e) {
-    return text_of(e);
+    return cause_of(e);
   } catch (...) {
     return "an exception of unknown type";
   }

@@ -1,16 +1,17 @@
 #include "data/line_reader.h"
 
 #include <algorithm>
+#include <span>
 
 namespace slimpipe::data {
 
-LineReader::LineReader(std::istream& stream, std::size_t max_line_bytes)
-    : stream_(stream), max_line_bytes_(max_line_bytes), buffer_(std::size_t{1} << 16) {}
+LineReader::LineReader(const io::ReadFile& file, std::size_t max_line_bytes)
+    : file_(file), max_line_bytes_(max_line_bytes), buffer_(std::size_t{1} << 16) {}
 
 bool LineReader::refill() {
-  stream_.read(buffer_.data(), std::ssize(buffer_));
   begin_ = 0;
-  end_ = static_cast<std::size_t>(stream_.gcount());
+  end_ = file_.read(offset_, std::as_writable_bytes(std::span(buffer_)));
+  offset_ += static_cast<std::int64_t>(end_);
   return end_ > 0;
 }
 

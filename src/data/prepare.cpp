@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <fstream>
+#include <span>
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/data/token_file.h"
-#include "slimpipe/io/files.h"
+#include "slimpipe/io/read_file.h"
 
 #include "data/json_text.h"
 #include "data/line_reader.h"
@@ -19,41 +18,25 @@ namespace {
 constexpr std::size_t kMaxLineBytes = std::size_t{64} << 20;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 16;
 
-std::ifstream open_input(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw_input_error("cannot read {}: it is a folder; name the files in it", path.string());
-  }
-  errno = 0;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw_input_error("cannot read {}: {}", path.string(), io::system_reason(errno));
-  return stream;
-}
-
-void check_read_to_end(const std::ifstream& stream, const std::filesystem::path& path) {
-  if (stream.bad()) throw_input_error("reading {} failed: {}", path.string(), io::system_reason(errno));
-}
-
 void end_document(TokenFileWriter& writer) {
   writer.append(std::array{kEndOfDocument});
   writer.end_document();
 }
 
 void add_text_file(const std::filesystem::path& path, TokenFileWriter& writer) {
-  std::ifstream stream = open_input(path);
+  const io::ReadFile file(path);
   std::string chunk(kChunkBytes, '\0');
-  bool empty = true;
-  while (stream.read(chunk.data(), std::ssize(chunk)), stream.gcount() > 0) {
-    empty = false;
-    writer.append(encode_bytes(std::string_view(chunk).substr(0, static_cast<std::size_t>(stream.gcount()))));
+  std::int64_t offset = 0;
+  while (const std::size_t got = file.read(offset, std::as_writable_bytes(std::span(chunk)))) {
+    writer.append(encode_bytes(std::string_view(chunk).substr(0, got)));
+    offset += static_cast<std::int64_t>(got);
   }
-  check_read_to_end(stream, path);
-  if (!empty) end_document(writer);
+  if (offset > 0) end_document(writer);
 }
 
 void add_json_lines_file(const std::filesystem::path& path, const std::string& key, TokenFileWriter& writer) {
-  std::ifstream stream = open_input(path);
-  LineReader lines(stream, kMaxLineBytes);
+  const io::ReadFile file(path);
+  LineReader lines(file, kMaxLineBytes);
   std::string line;
   for (std::int64_t number = 1;; ++number) {
     const LineReader::Status status = lines.next(line);
@@ -73,7 +56,6 @@ void add_json_lines_file(const std::filesystem::path& path, const std::string& k
     writer.append(encode_bytes(text));
     end_document(writer);
   }
-  check_read_to_end(stream, path);
 }
 
 bool is_json_lines(const std::filesystem::path& path, TextFormat format) {

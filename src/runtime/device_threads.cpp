@@ -1,5 +1,7 @@
 #include "slimpipe/runtime/device_threads.h"
 
+#include <system_error>
+
 #include "slimpipe/core/check.h"
 
 namespace slimpipe::runtime {
@@ -7,10 +9,24 @@ namespace slimpipe::runtime {
 DeviceThreads::DeviceThreads(int count, FirstError& first_error, Site site)
     : first_error_(first_error), site_(std::move(site)) {
   threads_.reserve(count);
-  for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { loop(i); });
+  try {
+    for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { loop(i); });
+  } catch (const std::system_error& error) {
+    const std::size_t started = threads_.size();
+    end();
+    throw_error(
+        "{} devices in this process need a thread each, and after {} the system starts no more: {}; raise "
+        "what it "
+        "may use (ulimit -u, ulimit -v), or share the devices among more processes",
+        count, started, error.code().message());
+  }
 }
 
 DeviceThreads::~DeviceThreads() {
+  end();
+}
+
+void DeviceThreads::end() {
   {
     const std::scoped_lock lock(mutex_);
     ending_ = true;

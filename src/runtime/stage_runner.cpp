@@ -151,7 +151,8 @@ StageRunner::SliceState& StageRunner::state(const schedule::Action& action) {
   const std::size_t index =
       static_cast<std::size_t>(action.microbatch) * program_->spec.slices + action.slice;
   SliceState& slice = chunks_[action.chunk].slices[index];
-  if (slice.layers.empty()) slice.layers.resize(chunks_[action.chunk].layers.size());
+  const bool forward = action.kind == schedule::ActionKind::kForward;
+  if (forward && slice.layers.empty()) slice.layers.resize(chunks_[action.chunk].layers.size());
   return slice;
 }
 

@@ -169,12 +169,15 @@ void StageRunner::embed_backward(const Context& context, const Step& step) {
 }
 
 void StageRunner::release(const Step& step, Chunk& chunk) {
-  if (program_->training) return;  // each part went with its last reader
+  if (program_->training) {  // each part went with its last reader
+    state(step.action).layers = std::vector<model::LayerSaved>();
+    return;
+  }
   for (LayerKv& kv : chunk.microbatches[step.action.microbatch].layers) kv.blocks.clear();
   for (int i = 0; i <= step.action.slice; ++i) {
     schedule::Action action = step.action;
     action.slice = i;
-    for (model::LayerSaved& saved : state(action).layers) saved.kv_part.reset();
+    state(action).layers = std::vector<model::LayerSaved>();
   }
 }
 

@@ -28,8 +28,8 @@ const KindEntry& entry_of(Kind kind) {
 }
 
 /// Whether the product of positive factors is at most `limit`; never overflows.
-bool product_within(std::initializer_list<int> factors, std::int64_t limit) {
-  for (const int factor : factors) limit /= factor;
+bool product_within(std::initializer_list<std::int64_t> factors, std::int64_t limit) {
+  for (const std::int64_t factor : factors) limit /= factor;
   return limit > 0;
 }
 
@@ -69,7 +69,7 @@ bool is_sliced(Kind kind) {
   return entry_of(kind).sliced;
 }
 
-std::vector<std::string> problems(const Spec& spec) {
+std::vector<std::string> problems(const Spec& spec, std::int64_t layers) {
   std::vector<std::string> found;
   const auto at_least_one = [&](std::string_view name, int value) {
     if (value < 1) found.push_back(fmt::format("{} {}: expected at least 1", name, value));
@@ -88,13 +88,15 @@ std::vector<std::string> problems(const Spec& spec) {
   if (!is_sliced(spec.kind) && spec.slices > 1)
     found.push_back(fmt::format("slices {}: {} does not cut sequences into slices (expected 1)", spec.slices,
                                 name_of(spec.kind)));
-  if (positive &&
-      !product_within({spec.pipeline, spec.virtual_stages, spec.microbatches, spec.slices}, kMaxForwards))
-    found.push_back(
-        fmt::format("pipeline {} × virtual_stages {} × microbatches {} × slices {}: more than the {} "
-                    "forwards that a step "
-                    "may have; use fewer microbatches or slices",
-                    spec.pipeline, spec.virtual_stages, spec.microbatches, spec.slices, kMaxForwards));
+  if (!positive) return found;
+  const std::int64_t stages = std::int64_t{spec.pipeline} * spec.virtual_stages;
+  const bool deep = layers > stages;
+  if (!product_within({deep ? layers : stages, spec.microbatches, spec.slices}, kMaxLayerForwards))
+    found.push_back(fmt::format(
+        "microbatches {} × slices {} × {} {} are more than the {} a step can have: lower microbatches "
+        "or slices",
+        spec.microbatches, spec.slices, deep ? "layers" : "stages", deep ? layers : stages,
+        kMaxLayerForwards));
   return found;
 }
 

@@ -4,6 +4,7 @@
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/io/files.h"
+#include "slimpipe/schedule/schedule.h"
 
 namespace slimpipe::train {
 namespace {
@@ -18,6 +19,18 @@ std::shared_ptr<const data::TokenFile> open_tokens(const std::string& path, cons
         key, path, file->vocabulary(), model.vocabulary, file->vocabulary());
   }
   return file;
+}
+
+/// A validation is one forward pass over all its samples.
+void check_validation_size(const config::RunConfig& config, std::int64_t samples) {
+  const std::int64_t of_a_sample = config.model.layers * config.schedule.slices;
+  const std::int64_t most = schedule::kMaxLayerForwards / of_a_sample;
+  if (samples <= most) return;
+  throw_input_error(
+      "training.validation_samples: {} samples × slices {} × layers {} are more than the {} a step can have: "
+      "set "
+      "it to {} or less",
+      samples, config.schedule.slices, config.model.layers, schedule::kMaxLayerForwards, most);
 }
 
 }  // namespace
@@ -43,6 +56,7 @@ RunData::RunData(const config::RunConfig& config) {
   if (!data.validation.empty() || data.validation_fraction > 0) {
     validation_.emplace(validation_file, validation);
     validation_samples_ = std::min(config.training.validation_samples, validation_->samples_per_epoch());
+    check_validation_size(config, validation_samples_);
   }
 }
 

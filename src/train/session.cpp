@@ -50,8 +50,8 @@ std::string describe(const FirstError::Report& report) {
   return fmt::format("{}, {}: {}", text, site.action, report.message);
 }
 
-/// Does `work`; a device's failure is thrown as an Error or OutOfMemory that says where it happened. What the
-/// user can mend speaks of a file and is passed on as it is.
+/// Does `work`; a device's failure is thrown as an Error (OutOfMemory, OutOfHostMemory) that says where it
+/// happened. What the user can mend speaks of a file and is passed on as it is.
 template <typename Work>
 void naming_the_site(const FirstError& first_error, Work work) {
   try {
@@ -63,6 +63,7 @@ void naming_the_site(const FirstError& first_error, Work work) {
     if (!report) throw;
     if (dynamic_cast<const device::OutOfMemory*>(&error) != nullptr)
       throw device::OutOfMemory(describe(*report));
+    if (is_out_of_host_memory(error)) throw OutOfHostMemory(describe(*report));
     throw Error(describe(*report));
   }
 }

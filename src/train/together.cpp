@@ -13,7 +13,7 @@ void together(comm::MpiSession& processes, const std::function<void()>& work) {
   } catch (const InputError& error) {
     problem = error.what();
   } catch (const std::exception& error) {
-    problem = text_of(error);
+    problem = cause_of(error);
     kind = kFailure;
   }
   const comm::MpiSession::Problem first = processes.first_problem(kind, problem);

@@ -40,7 +40,18 @@ double measured_run_peak(const config::RunConfig& config, const Session& session
          usable_cores(wanted, session.process_cores(), host_cores(), processes);
 }
 
-/// Which settings would make the run smaller.
+/// Which settings would make smaller what a process keeps besides its devices' memory: the step's program and
+/// the tokens of its sequences.
+std::string host_memory_advice(const config::RunConfig& config) {
+  return fmt::format(
+      "\nTo need less on the host: fewer training.microbatches (is {}), schedule.slices ({}) or "
+      "training.validation_samples ({}), a shorter data.sequence_length ({}), fewer devices a process "
+      "(start more with mpirun); or let the process have more memory (ulimit -v, the machine's)",
+      config.training.microbatches, config.schedule.slices, config.training.validation_samples,
+      config.data.sequence_length);
+}
+
+/// Which settings would make the run smaller on a device.
 std::string memory_advice(const config::RunConfig& config) {
   return fmt::format(
       "\nTo need less on each device: more pipeline devices (parallel.pipeline is {}), more slices "
@@ -48,6 +59,12 @@ std::string memory_advice(const config::RunConfig& config) {
       "bf16 (training.dtype), a shorter data.sequence_length ({}); or raise memory.limit",
       config.parallel.pipeline, config.schedule.slices, config.schedule.warmup_slope, config.memory.recompute,
       config.data.sequence_length);
+}
+
+/// What to do about a failure, to follow its text; empty where that says it.
+std::string advice_on(const std::exception& failure, const config::RunConfig& config) {
+  if (dynamic_cast<const device::OutOfMemory*>(&failure) != nullptr) return memory_advice(config);
+  return is_out_of_host_memory(failure) ? host_memory_advice(config) : "";
 }
 
 /// One run on this process.
@@ -116,10 +133,6 @@ class Run {
         p.pipeline, config_.schedule.slices, config_.training.microbatches, config_.data.sequence_length,
         name_of(compute_type(config_))));
     progress_.note(fmt::format("run folder {}", folder_.path().string()));
-    log::write_to_files(
-        log::Level::kInfo,
-        fmt::format("rank {} of {}, {} threads a device: devices {}", processes_.rank, processes_.size,
-                    config_.device.threads, fmt::join(session_.topology().local_devices(), ", ")));
   }
 
   void resume(const ResumePoint& point) {
@@ -280,7 +293,7 @@ Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
     prepared.data.emplace(config);
     if (request.resume && !fs::is_directory(request.run_folder)) {
       throw_input_error(
-          "--resume: there is no run folder {}, so there is no checkpoint in it; start without "
+          "--resume: there is no run folder {}, so there is no complete checkpoint in it; start without "
           "--resume",
           request.run_folder.string());
     }
@@ -305,10 +318,9 @@ void train(const TrainRequest& request, comm::MpiSession& processes) {
   try {
     log::add_file(folder.log(processes.environment().rank));
     Run(request, folder, *prepared.data, prepared.resume_point, processes).loop();
-  } catch (const device::OutOfMemory& error) {
-    fail(processes, folder, kExitFailure, error.what() + memory_advice(request.configuration.config));
   } catch (const std::exception& error) {
-    fail(processes, folder, exit_status_of(error), text_of(error));
+    fail(processes, folder, exit_status_of(error),
+         cause_of(error) + advice_on(error, request.configuration.config));
   }
 }
 

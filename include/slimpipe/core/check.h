@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <fmt/core.h>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -29,6 +30,13 @@ class InputError : public Error {
   using Error::Error;
 };
 
+/// The host's memory did not do for what the program itself keeps (a device has its own kind of failure).
+/// Says so in place of std::bad_alloc where more is known than that.
+class OutOfHostMemory : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Thrown by a wait that was given up because another device or process failed first.
 /// Never the cause of a failure, so it is never reported as one.
 class Stopped : public Error {
@@ -36,13 +44,18 @@ class Stopped : public Error {
   using Error::Error;
 };
 
+[[nodiscard]] inline bool is_out_of_host_memory(const std::exception& failure) {
+  return dynamic_cast<const OutOfHostMemory*>(&failure) != nullptr ||
+         dynamic_cast<const std::bad_alloc*>(&failure) != nullptr;
+}
+
+/// What a failure says: what(), but for std::bad_alloc, whose what() is its name.
+[[nodiscard]] std::string cause_of(const std::exception& failure);
+
 /// What the program ends with where this ends it.
 [[nodiscard]] inline ExitStatus exit_status_of(const std::exception& failure) {
   return dynamic_cast<const InputError*>(&failure) != nullptr ? kExitBadInput : kExitFailure;
 }
-
-/// What a failure is told as: its text, and for memory that the system refused what can be done about it.
-[[nodiscard]] std::string text_of(const std::exception& failure);
 
 namespace detail {
 [[noreturn]] void check_failed(const char* file, int line, const char* expression,

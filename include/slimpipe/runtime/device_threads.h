@@ -29,6 +29,7 @@ class DeviceThreads {
   [[nodiscard]] int count() const { return static_cast<int>(threads_.size()); }
 
  private:
+  void end();
   void loop(int index);
   void run_body(int index);
 

@@ -1,10 +1,12 @@
 #include "slimpipe/device/backend.h"
 
 #include <cstring>
+#include <mutex>
 #include <sched.h>
 #include <utility>
 
 #include "device/cpu/operators.h"
+#include "device/cpu/parallel.h"
 
 namespace slimpipe::device {
 
@@ -63,6 +65,9 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Device> make_device(const DeviceOptions& options) override {
     SLIMPIPE_CHECK(options.threads >= 1, "device {}: {} threads, expected 1 or more", options.index,
                    options.threads);
+    const std::scoped_lock one_by_one(
+        starting_);  // so that each finds the threads of those before it running
+    cpu::start_threads(options.index, options.threads);
     return std::make_unique<CpuDevice>(options, products_);
   }
 
@@ -70,6 +75,7 @@ class CpuBackend final : public Backend {
   /// Asked for once, before there are devices on threads of their own: oneDNN sets itself up at its first
   /// use.
   cpu::BFloat16Products products_ = cpu::best_bfloat16_products();
+  std::mutex starting_;
 };
 
 }  // namespace

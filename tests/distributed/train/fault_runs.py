@@ -129,7 +129,7 @@ def update_that_is_not_finite_is_not_saved(bench):
     steady = {"training__lr_schedule": "constant"}
     bench.run("whole", **steady)
     bench.run("wild", training__steps=4, **steady)
-    output = bench.run("wild", "--resume", status=1, training__lr=1e39, checkpoint__every=1, checkpoint__keep=1,
+    output = bench.run("wild", "--resume", status=1, training__lr=3e38, checkpoint__every=1, checkpoint__keep=1,
                        **steady)
     check(output.count("after the last update, so nothing is saved: lower training.lr") == 1, output)
     check(checkpoints(bench, "wild") == ["step-00000004"], f"{checkpoints(bench, 'wild')}:\n{output}")

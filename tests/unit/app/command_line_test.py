@@ -123,7 +123,39 @@ class CommandLine(unittest.TestCase):
 
     def test_a_configuration_that_is_not_there_is_named(self):
         error = self.refused("train", "/nowhere/run.yaml")
-        self.assertTrue(error.startswith("slimpipe: /nowhere/run.yaml: cannot be read"), error)
+        self.assertTrue(error.startswith("slimpipe: cannot open /nowhere/run.yaml: No such file"), error)
+
+    def test_an_input_that_is_no_regular_file_is_refused_and_not_waited_for(self):
+        with tempfile.TemporaryDirectory(prefix="slimpipe-") as folder:
+            pipe, tokens = os.path.join(folder, "pipe"), os.path.join(folder, "tokens")
+            os.mkfifo(pipe)
+            data = ["--set", "training.steps=1", "--set", "data.validation_fraction=0"]
+            config = os.path.join(folder, "run.yaml")
+            with open(config, "w", encoding="utf-8") as stream:
+                stream.write("model:\n  preset: tiny\n")
+            for name, what in ((pipe, "a device or pipe"), ("/dev/null", "a device or pipe"), (folder, "a folder")):
+                for command in (["config", "show", name], ["config", "validate", name], ["train", name],
+                                ["data", "inspect", name], ["data", "prepare", "-o", tokens, name],
+                                ["data", "prepare", "--format", "jsonl", "-o", tokens, name],
+                                ["train", config, *SIZED, *data, "--set", f"data.train={name}",
+                                 "--run-dir", os.path.join(folder, "run")]):
+                    self.assertIn(f"cannot open {name}: it is {what}, expected a regular file", self.refused(*command))
+            self.assertEqual(sorted(os.listdir(folder)), ["pipe", "run.yaml"])
+
+    def test_an_empty_name_is_refused(self):
+        for command, option in ((["train", "x.yaml", "--run-dir", ""], "--run-dir"), (["train", ""], "config"),
+                                (["config", "show", ""], "config"), (["config", "validate", ""], "config"),
+                                (["data", "inspect", ""], "file"), (["data", "prepare", "-o", "x", "a", ""], "input"),
+                                (["data", "prepare", "-o", "", "a"], "--output"),
+                                (["data", "prepare", "-o", "x", "--text-key", "", "a"], "--text-key")):
+            self.assertIn(f"{option}: expected a name, found an empty text", self.refused(*command))
+        for setting in ("", "=3"):
+            self.assertIn(f"--set {setting}: expected KEY=VALUE", self.refused("config", "show", *SIZED, "--set", setting))
+
+    def test_a_schedule_too_large_to_build_is_refused(self):
+        self.assertEqual(self.refused("schedule", "--slices", "1048576"),
+                         "slimpipe: cannot build this schedule: microbatches 2 × slices 1048576 × stages 4 are more "
+                         "than the 2097152 a step can have: lower microbatches or slices\n")
 
     def test_a_right_use_is_not_refused(self):
         for arguments in (["--help"], ["--version"], ["config", "show", *SIZED]):

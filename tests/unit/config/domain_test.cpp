@@ -25,9 +25,15 @@ TEST_CASE("numbers are read whole and within their range or not at all", "[unit]
   for (const std::string_view text :
        {"", "0", "-0.0", "1.0001", "nan", "inf", "1e", "1e-4x", "0x1p-1", "1,5", "1e-999"})
     CHECK_FALSE(parse(numbers, text));
-  for (const char* text : {"inf", "1e31", "1e-31", "1e-320"}) CHECK_FALSE(parse(Numbers{}, text));
-  for (const char* text : {"0", "1e30", "1e-30"}) CHECK(parse(Numbers{}, text));
+  CHECK_FALSE(parse(Numbers{}, "inf"));
   CHECK_FALSE(parse(Numbers{}, "1e999"));
+  for (const std::string_view text : {"3.5e38", "1e300", "1e-39", "1e-320", "-1e-320"})
+    CHECK_FALSE(parse(Numbers{.low = -1}, text));
+  for (const std::string_view text : {"0", "3.4e38", "1.2e-38"}) CHECK(parse(Numbers{}, text));
+  for (const std::string_view text : {"1e-39", "-1e-320", "1e-999"})
+    CHECK(remark(Numbers{}, text) == "; single precision holds no less than 1.2e-38, besides 0");
+  for (const std::string_view text : {"1e300", "1e999", "0", "-1", "1e-320x", ""})
+    CHECK(remark(Numbers{}, text).empty());
   CHECK_FALSE(std::signbit(std::get<double>(*parse(Numbers{}, "-0"))));
 
   CHECK(parse(Unsigned{}, "18446744073709551615") == Value(~std::uint64_t{0}));

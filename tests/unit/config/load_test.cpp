@@ -200,8 +200,10 @@ TEST_CASE("no cut or flipped byte of a good file does more than give an error", 
 }
 
 TEST_CASE("files that cannot be read are named", "[unit]") {
-  CHECK_THROWS_WITH(load("no/such.yaml", {}), contains("no/such.yaml: cannot be read"));
-  CHECK_THROWS_WITH(load(SLIMPIPE_SOURCE_DIR, {}), contains("expected a YAML file, found a folder"));
+  CHECK_THROWS_WITH(load("no/such.yaml", {}),
+                    contains("cannot open no/such.yaml: No such file or directory; name a YAML file"));
+  CHECK_THROWS_WITH(load(SLIMPIPE_SOURCE_DIR, {}),
+                    contains("it is a folder, expected a regular file; name a YAML file"));
   CHECK_THROWS_WITH(load("", {}), contains("configuration: data.sequence_length: required"));
 }
 

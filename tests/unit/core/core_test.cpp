@@ -99,12 +99,12 @@ TEST_CASE("Philox 4x32-10 meets its published known answers", "[unit]") {
   CHECK(block == std::array<std::uint32_t, 4>{0x6627e8d5U, 0xe169c58dU, 0xbc57ac4cU, 0x9b00dbd8U});
 }
 
-TEST_CASE("memory that the system refuses is told with what can be done", "[unit]") {
+TEST_CASE("memory that the system refuses is told as such", "[unit]") {
   FirstError first;
   CHECK(first.set(std::make_exception_ptr(std::bad_alloc()), {}));
   CHECK_THAT(first.report()->message, test::contains("out of host memory"));
-  CHECK(first.report()->message == text_of(std::bad_alloc()));
-  CHECK(text_of(Error("tensor w is gone")) == "tensor w is gone");
+  CHECK(first.report()->message == cause_of(std::bad_alloc()));
+  CHECK(cause_of(Error("tensor w is gone")) == "tensor w is gone");
 }
 
 TEST_CASE("the first failure wins and wakes every wait", "[unit]") {

@@ -114,10 +114,12 @@ TEST_CASE("a JSON line that is not as expected is named with file and line", "[u
   }
 }
 
-TEST_CASE("lines are read whole up to their bound, across the pieces of the stream", "[unit]") {
+TEST_CASE("lines are read whole up to their bound, across the pieces of the file", "[unit]") {
+  const ScratchFolder folder;
   const std::string longest(150000, 'x');
-  std::istringstream stream("a\n\n" + longest + "\nb\n" + longest + "y\nrest");
-  LineReader lines(stream, longest.size());
+  write_bytes(folder / "long", "a\n\n" + longest + "\nb\n" + longest + "y\nrest");
+  const io::ReadFile file(folder / "long");
+  LineReader lines(file, longest.size());
   std::string line;
   for (const std::string& expected : {std::string("a"), std::string(), longest, std::string("b")}) {
     REQUIRE(lines.next(line) == LineReader::Status::kLine);
@@ -125,7 +127,8 @@ TEST_CASE("lines are read whole up to their bound, across the pieces of the stre
   }
   CHECK(lines.next(line) == LineReader::Status::kTooLong);
 
-  std::istringstream unfinished("a\nb");
+  write_bytes(folder / "unfinished", "a\nb");
+  const io::ReadFile unfinished(folder / "unfinished");
   LineReader two(unfinished, 1);
   CHECK(two.next(line) == LineReader::Status::kLine);
   CHECK(two.next(line) == LineReader::Status::kLine);
@@ -143,7 +146,7 @@ TEST_CASE("inputs that are no text files are refused with what to do", "[unit]")
   };
   CHECK_THAT(problem_with({}), contains("no input files"));
   CHECK_THAT(problem_with({folder / "a.txt", folder.path()}),
-             contains("it is a folder; name the files in it"));
+             contains("it is a folder, expected a regular file"));
   CHECK_THAT(problem_with({folder / "none.txt"}), contains("none.txt") && contains("No such file"));
   CHECK_THAT(problem_with({folder / "empty.txt"}), contains("there is no text in"));
   CHECK_FALSE(std::filesystem::exists(folder / "t"));

@@ -69,7 +69,19 @@ TEST_CASE("a step too large for memory is refused before it is built", "[unit]")
   REQUIRE_THROWS_AS(build(spec), InputError);
   REQUIRE_THROWS_AS(build_forward_only(spec), InputError);
   REQUIRE(problems({.pipeline = 64, .microbatches = 64, .slices = 512}).empty());
-  REQUIRE(problems({.pipeline = 64, .microbatches = 64, .slices = 513}).size() == 1);
+  REQUIRE(
+      problems({.pipeline = 64, .microbatches = 64, .slices = 513}) ==
+      std::vector<std::string>{"microbatches 64 × slices 513 × stages 64 are more than the 2097152 a step "
+                               "can have: lower microbatches or slices"});
+}
+
+TEST_CASE("layers count towards the size of a step where there are more of them than stages", "[unit]") {
+  const Spec spec{.pipeline = 4, .microbatches = 2048, .slices = 32};
+  REQUIRE(problems(spec, 32).empty());
+  REQUIRE(
+      problems(spec, 33) ==
+      std::vector<std::string>{"microbatches 2048 × slices 32 × layers 33 are more than the 2097152 a step "
+                               "can have: lower microbatches or slices"});
 }
 
 TEST_CASE("building from a wrong spec lists its problems", "[unit]") {
