@@ -135,7 +135,7 @@ const std::vector<Rule>& rules() {
       {{"model.rope.high_frequency_factor", "model.rope.low_frequency_factor", "model.rope.kind"},
        rope_llama3_range},
       {{"schedule.slices", "schedule.kind", "schedule.warmup_slope", "parallel.pipeline",
-        "parallel.virtual_stages", "training.microbatches", "model.layers"},
+        "parallel.virtual_stages", "training.microbatches"},
        schedule_problems},
       {{"training.warmup_steps", "training.steps"}, warmup_within_steps},
       {{"training.decay_steps", "training.lr_schedule", "training.warmup_steps", "training.steps"},

@@ -67,7 +67,7 @@ class CpuBackend final : public Backend {
                    options.threads);
     const std::scoped_lock one_by_one(
         starting_);  // so that each finds the threads of those before it running
-    cpu::start_threads(options.index, options.threads);
+    cpu::start_threads(options.threads);
     return std::make_unique<CpuDevice>(options, products_);
   }
 

@@ -9,7 +9,7 @@ namespace slimpipe::device::cpu {
 
 /// Starts the other threads that parallel_ranges() will use when called by this thread. Throws Error where
 /// the system does not start so many. (OpenMP by itself would end the program, silently.)
-void start_threads(int device_index, int threads);
+void start_threads(int threads);
 
 /// Calls body(begin, end) over [0, n), cut into at most `threads` ranges whose bounds are multiples of
 /// `grain`. With one thread no parallel region is opened.

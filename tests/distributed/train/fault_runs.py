@@ -169,6 +169,22 @@ def folder_of_a_live_run_is_locked(bench):
     bench.run("live", "--resume", training__steps=bench.steps_done("live") + 2)
 
 
+def lack_of_host_memory_or_threads_is_told_and_can_be_mended(bench):
+    # Stacks of 8 MiB, 255 of them, and a step's program of hundreds of MB: more than the addresses there are.
+    for name, kibibytes, setting, cause in (
+            ("threads", 1500000, {"device__threads": 256},
+             "the system starts no more: Resource temporarily unavailable; lower device.threads"),
+            ("memory", 300000, {"training__microbatches": 32768},
+             "this process is out of host memory\nTo need less on the host: fewer training.microbatches (is 32768)")):
+        limited = ["sh", "-c", f'ulimit -s 8192; ulimit -v {kibibytes}; exec "$@"', "sh"]
+        run = subprocess.run([*limited, *bench.command(name, **setting)], timeout=LIMIT_S, check=False,
+                             capture_output=True, text=True)
+        check(run.returncode == 1 and run.stderr.count(cause) == 1, run.stderr)
+        check(cause in json.loads((bench.folder / name / "failure.json").read_text())["cause"], "failure.json")
+        bench.run(name)  # the folder holds no run yet
+        check(not (bench.folder / name / "failure.json").exists(), "failure.json is left")
+
+
 def finished_run_is_left_as_it_is(bench):
     bench.run("done")
 
@@ -195,5 +211,6 @@ if __name__ == "__main__":
         update_that_is_not_finite_is_not_saved,
         checkpoint_of_another_model_is_refused,
         folder_of_a_live_run_is_locked,
+        lack_of_host_memory_or_threads_is_told_and_can_be_mended,
         finished_run_is_left_as_it_is,
     ))

@@ -134,7 +134,7 @@ TEST_CASE("what is not YAML, or more of YAML than a configuration uses, is refus
       {"? [a, b]\n: 1\n", "run.yaml:1: expected a word as key"},
       {"~: 1\n", "run.yaml:1: a key is missing"},
       {": 1\n", "run.yaml:1: "},
-      {"log:\n\tevery: 1\n", "run.yaml:2: not valid YAML"},
+      {"log:\n\tevery: 1\n", "run.yaml:2: the line is indented with a tab; YAML takes only spaces"},
       {"log: {every: 1\n", "not valid YAML"},
       {"log: \"every\n", "run.yaml:1: log"},
       {"log: |\n  every\n", "run.yaml:1: log: this is a section"},

@@ -122,4 +122,13 @@ TEST_CASE("the first failure wins and wakes every wait", "[unit]") {
   CHECK_THROWS_AS(StopToken(first).throw_if_stopped(), Stopped);
 }
 
+TEST_CASE("a lack of host memory is told in words", "[unit]") {
+  FirstError first;
+  first.set(std::make_exception_ptr(std::bad_alloc()), {});
+  CHECK(first.report()->message == "this process is out of host memory");
+  CHECK(is_out_of_host_memory(std::bad_alloc()));
+  CHECK(is_out_of_host_memory(OutOfHostMemory("of device 1")));
+  CHECK_FALSE(is_out_of_host_memory(Error("no memory of it")));
+}
+
 }  // namespace slimpipe

@@ -2,6 +2,7 @@
 
 #include "slimpipe/train/run_data.h"
 
+#include "unit/data/token_file_fixtures.h"
 #include "unit/train/checkpoint_fixtures.h"
 
 namespace slimpipe::train {
@@ -60,6 +61,28 @@ TEST_CASE("a value that no sample depends on may change", "[unit]") {
     now.seed = 7;
   }
   CHECK(stream_differences(saved, now).empty());
+}
+
+TEST_CASE("a validation of more samples than a step may have is refused where the data has so many",
+          "[unit]") {
+  const ScratchFolder folder;
+  write_counting_file(folder / "t", 1000, 257);
+  config::RunConfig config;
+  config.model.vocabulary = 257;
+  config.model.layers = schedule::kMaxLayerForwards / 8;
+  config.schedule.slices = 2;
+  config.data.train = config.data.validation = folder / "t";
+  config.data.sequence_length = 8;
+  const auto load = [&](std::int64_t samples) {
+    config.training.validation_samples = samples;
+    const RunData data(config);
+  };
+  CHECK_NOTHROW(load(4));
+  CHECK_THAT(
+      message_of<InputError>([&] { load(5); }),
+      contains("training.validation_samples: 5 samples × slices 2") && contains("set it to 4 or less"));
+  config.data.sequence_length = 300;  // the file has three samples
+  CHECK_NOTHROW(load(5));
 }
 
 }  // namespace slimpipe::train
