@@ -6,9 +6,9 @@
 
 #include "slimpipe/core/random.h"
 
-#include "small_model.h"
 #include "support/catch.h"
 #include "support/reference_device.h"
+#include "unit/model/small_model.h"
 
 namespace slimpipe::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "small_model.h"
+#include "unit/model/small_model.h"
 
 #include <algorithm>
 
