@@ -85,7 +85,7 @@ check_shell() {
   tree_files .ci/run scripts/setup '*.sh' | xargs shellcheck
 }
 
-# The .cpp files to look at, the last changed first; a header stands for the .cpp of its name.
+# The .cpp files to look at, the last changed first.
 changed_sources() {
   if $tidy_all; then
     tree_files 'src/*.cpp' 'tests/*.cpp'
@@ -95,8 +95,28 @@ changed_sources() {
     git ls-files -o --exclude-standard
     git diff --name-only "${base:-HEAD}"
     [[ -n $base ]] || git log -n "$tidy_commits" --name-only --pretty=format:
-  } | sed -nE -e '/^(src|tests)\/.*\.cpp$/p' -e 's/^(include\/slimpipe|src)\/(.*)\.h$/src\/\2.cpp/p' |
-    awk '!seen[$0]++' | existing
+  } | awk '!seen[$0]++' | existing | compiled_with | awk '!seen[$0]++'
+}
+
+# Of each file the .cpp to look at: a header stands for the .cpp of its name, or else for one that includes it,
+# directly or by way of another header.
+compiled_with() {
+  local file source
+  while read -r file; do
+    case $file in
+      src/*.cpp | tests/*.cpp) echo "$file" ;;
+      include/*.h | src/*.h | tests/*.h)
+        source=${file/#include\/slimpipe/src}
+        source=${source%.h}.cpp
+        [[ -f $source ]] || source=$(first_includer "$file" cpp)
+        [[ -n $source ]] || source=$(first_includer "$file" h | compiled_with)
+        [[ -z $source ]] || echo "$source"
+        ;;
+    esac
+  done
+}
+first_includer() {
+  { git grep --untracked -lF "#include \"${1#*/}\"" -- "src/*.$2" "tests/*.$2" "include/*.$2" || true; } | sed -n 1p
 }
 
 check_tidy() {

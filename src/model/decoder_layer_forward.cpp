@@ -13,18 +13,6 @@ DecoderLayer::DecoderLayer(const config::ModelConfig& model, DType compute, Para
                            LayerTensors weights, Recompute recompute)
     : model_(model), compute_(compute), parallel_(parallel), weights_(weights), recompute_(recompute) {}
 
-std::int64_t DecoderLayer::saved_bytes_per_token(const config::ModelConfig& m, DType compute,
-                                                 Recompute recompute) {
-  const std::int64_t q_features = m.heads * m.head_size;
-  const std::int64_t kv_features = m.kv_heads * m.head_size;
-  const std::int64_t always =
-      2 * m.hidden + 2 * q_features + 2 * kv_features + 2 * m.ffn;  // x, x2; q, o; k, v; gate_up
-  const std::int64_t recomputable = 2 * m.hidden + m.ffn;           // n1, n2; act
-  const std::int64_t elements = always + (recompute == Recompute::kNone ? recomputable : 0);
-  const std::int64_t statistics = 2 + m.heads;  // rstd1, rstd2; lse
-  return elements * size_of(compute) + statistics * size_of(DType::kF32);
-}
-
 void DecoderLayer::allocate_saved(const device::ExecutionContext& context, const SliceRef& slice,
                                   LayerSaved& saved) const {
   device::Arena& arena = context.arena;

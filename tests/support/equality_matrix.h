@@ -39,14 +39,6 @@ inline constexpr std::int64_t kMatrixSequence = 48;
 inline constexpr std::int64_t kMatrixVocabulary = 61;
 inline constexpr int kMatrixSteps = 10;
 
-/// Sanitizers slow everything down ten times and more: under them every eleventh case runs. Eleven shares no
-/// factor with the sizes of the matrix, so every option is met.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr std::size_t kCaseStride = 11;
-#else
-inline constexpr std::size_t kCaseStride = 1;
-#endif
-
 /// The cases whose pipeline size is in `pipelines`.
 inline std::vector<MatrixCase> matrix_cases(const std::vector<int>& pipelines) {
   using schedule::Kind;
@@ -54,16 +46,47 @@ inline std::vector<MatrixCase> matrix_cases(const std::vector<int>& pipelines) {
   for (const bool tied : {false, true}) {
     for (const int p : pipelines) {
       for (const int m : {1, 2, 3}) {
-        for (const Kind kind : {Kind::kGpipe, Kind::kOneFOneB}) cases.push_back({kind, p, 1, m, 2, tied});
+        cases.push_back({Kind::kGpipe, p, 1, m, 2, tied});
         for (const int n : {1, 2, 4, 8, 16}) {
           for (const int slope : {1, 2}) cases.push_back({Kind::kSlimPipe, p, n, m, slope, tied});
           for (const int slope : {1, 2}) cases.push_back({Kind::kTeraPipe, p, n, m, slope, tied});
         }
+        cases.push_back({Kind::kOneFOneB, p, 1, m, 2, tied});
       }
     }
   }
+  return cases;
+}
+
+/// Those of them that run in bf16, too.
+inline std::vector<MatrixCase> bf16_cases(const std::vector<int>& pipelines) {
+  std::vector<MatrixCase> cases;
+  for (MatrixCase c : matrix_cases(pipelines)) {
+    if (c.microbatches != 2 || (c.slices != 1 && c.slices != 4)) continue;
+    c.dtype = config::ComputeType::kBf16;
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+/// Those of them that run with selective recomputation, in both types.
+inline std::vector<MatrixCase> selective_cases(const std::vector<int>& pipelines) {
+  std::vector<MatrixCase> cases;
+  for (const auto dtype : {config::ComputeType::kFp32, config::ComputeType::kBf16}) {
+    for (MatrixCase c : matrix_cases(pipelines)) {
+      if (c.microbatches != 2 || c.warmup_slope != 2 || (c.slices != 1 && c.slices != 8)) continue;
+      c.dtype = dtype;
+      c.recompute = "selective";
+      cases.push_back(c);
+    }
+  }
+  return cases;
+}
+
+/// The cases that run under sanitizers, which slow everything down ten times and more: every seventh.
+inline std::vector<MatrixCase> every_seventh(const std::vector<MatrixCase>& cases) {
   std::vector<MatrixCase> chosen;
-  for (std::size_t i = 0; i < cases.size(); i += kCaseStride) chosen.push_back(cases[i]);
+  for (std::size_t i = 1; i < cases.size(); i += 7) chosen.push_back(cases[i]);
   return chosen;
 }
 

@@ -74,11 +74,6 @@ class DecoderLayer {
   DecoderLayer(const config::ModelConfig& model, DType compute, ParallelContext& parallel,
                LayerTensors weights, Recompute recompute = Recompute::kNone);
 
-  /// Bytes of saved activations (Scope::kSavedActivations) a token costs in one layer, before the arena's
-  /// rounding: the declared fields above.
-  [[nodiscard]] static std::int64_t saved_bytes_per_token(const config::ModelConfig& model, DType compute,
-                                                          Recompute recompute = Recompute::kNone);
-
   /// Allocates x_part (where `saved.x` is still empty: layer 0 of a stage is given its received input)
   /// and the other parts, in Scope::kSavedActivations.
   void allocate_saved(const device::ExecutionContext& context, const SliceRef& slice,

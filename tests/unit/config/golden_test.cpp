@@ -57,7 +57,7 @@ TEST_CASE("refused configurations say all that is wrong, word for word", "[unit]
     UNSCOPED_INFO("where the new text is right: cp " << actual.string() << " " << expected.string());
     CHECK(found == text_of(expected));
   }
-  CHECK(cases >= 9);
+  CHECK(cases >= 10);
 }
 
 }  // namespace slimpipe::config

@@ -1,6 +1,9 @@
 #include "slimpipe/device/backend.h"
 
+#include <cmath>
 #include <vector>
+
+#include "slimpipe/device/peak.h"
 
 #include "support/catch.h"
 
@@ -51,6 +54,16 @@ TEST_CASE("a device that only plans answers how much workspace operators need", 
     }
     CHECK(bytes[0] == bytes[1]);
   }
+}
+
+TEST_CASE("the measured peak of a core is a rate, and NaN where it cannot be measured", "[unit]") {
+  constexpr double kMostOfACore = 1e14;
+  const double fp32 = measured_cpu_peak_flops(DType::kF32);
+  CHECK(fp32 > 0);
+  CHECK(fp32 < kMostOfACore);
+  const double bf16 = measured_cpu_peak_flops(DType::kBF16);  // where the processor has the instruction
+  CHECK((std::isnan(bf16) || (bf16 > 0 && bf16 < kMostOfACore)));
+  CHECK(std::isnan(measured_cpu_peak_flops(DType::kI32)));
 }
 
 }  // namespace slimpipe::device

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "small_model.h"
 #include "support/catch.h"
 #include "support/reference_device.h"
+#include "unit/model/small_model.h"
 
 namespace slimpipe::test {
 namespace {

@@ -6,14 +6,15 @@
 
 #include "slimpipe/core/random.h"
 
-#include "small_model.h"
 #include "support/catch.h"
 #include "support/reference_device.h"
+#include "unit/model/small_model.h"
 
 namespace slimpipe::test {
 namespace {
 
 using device::Scope;
+using model::Recompute;
 
 struct Variant {
   const char* name;
@@ -182,15 +183,24 @@ TEST_CASE("bf16 stays close to fp32", "[unit]") {
   }
 }
 
+/// Bytes of the fields of LayerSaved for one token.
+std::int64_t saved_bytes_per_token(const config::ModelConfig& m, DType compute, Recompute recompute) {
+  const std::int64_t q = m.heads * m.head_size;
+  const std::int64_t kv = m.kv_heads * m.head_size;
+  std::int64_t elements = 2 * m.hidden + 2 * q + 2 * kv + 2 * m.ffn;          // x, x2; q, o; k, v; gate_up
+  if (recompute == Recompute::kNone) elements += 2 * m.hidden + m.ffn;        // n1, n2; act
+  return elements * size_of(compute) + (2 + m.heads) * size_of(DType::kF32);  // rstd1, rstd2; lse
+}
+
 TEST_CASE("saved activations are what the layer declares, and a step leaves nothing behind", "[unit]") {
   const DType compute = GENERATE(DType::kF32, DType::kBF16);
+  const Recompute recompute = GENERATE(Recompute::kNone, Recompute::kSelective);
   const int slices = GENERATE(1, 4);
   ReferenceDevice device;
   const config::ModelConfig config = odd_model(4, 2);
-  SmallModel model(device, config, compute);
+  SmallModel model(device, config, compute, true, 7, recompute);
   model.train(random_sample(64, config.vocabulary), slices);
-  const std::int64_t declared =
-      64 * config.layers * model::DecoderLayer::saved_bytes_per_token(config, compute);
+  const std::int64_t declared = 64 * config.layers * saved_bytes_per_token(config, compute, recompute);
   const std::int64_t tensors = 13;  // each may be rounded up to the arena's alignment
   CHECK(model.saved_bytes >= declared);
   CHECK(model.saved_bytes < declared + config.layers * slices * tensors * device::Arena::kAlignment);

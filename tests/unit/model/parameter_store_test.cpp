@@ -4,9 +4,9 @@
 
 #include "slimpipe/model/parameters.h"
 
-#include "small_model.h"
 #include "support/catch.h"
 #include "support/reference_device.h"
+#include "unit/model/small_model.h"
 
 namespace slimpipe::model {
 namespace {

@@ -1,4 +1,4 @@
-#include "small_model.h"
+#include "unit/model/small_model.h"
 
 #include <algorithm>
 
@@ -23,7 +23,7 @@ Sample random_sample(std::int64_t length, std::int64_t vocabulary) {
 }
 
 SmallModel::SmallModel(device::Device& on, const config::ModelConfig& model, DType compute, bool training,
-                       std::uint64_t seed)
+                       std::uint64_t seed, model::Recompute recompute)
     : device(on),
       config(model),
       table(model),
@@ -32,7 +32,7 @@ SmallModel::SmallModel(device::Device& on, const config::ModelConfig& model, DTy
       compute_(compute) {
   store.initialise(seed);
   for (int i = 0; i < model.layers; ++i) {
-    layers_.emplace_back(model, compute, parallel_, store.layer_weights(i));
+    layers_.emplace_back(model, compute, parallel_, store.layer_weights(i), recompute);
   }
   head_ = std::make_unique<model::OutputHead>(
       model, compute, model::HeadTensors{.norm = store.final_norm_weight(), .output = store.head_weight()});

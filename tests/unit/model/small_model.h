@@ -40,7 +40,7 @@ Sample random_sample(std::int64_t length, std::int64_t vocabulary);
 class SmallModel {
  public:
   SmallModel(device::Device& device, const config::ModelConfig& model, DType compute, bool training = true,
-             std::uint64_t seed = 7);
+             std::uint64_t seed = 7, model::Recompute recompute = model::Recompute::kNone);
 
   /// Mean loss over the valid targets.
   double evaluate(const Sample& sample, int slices = 1);

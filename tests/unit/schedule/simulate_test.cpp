@@ -5,9 +5,9 @@
 
 #include "slimpipe/core/check.h"
 
-#include "random_specs.h"
 #include "schedule/execution.h"
 #include "support/catch.h"
+#include "unit/schedule/random_specs.h"
 
 using namespace slimpipe;
 using namespace slimpipe::schedule;

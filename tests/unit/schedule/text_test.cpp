@@ -1,7 +1,7 @@
 #include "slimpipe/core/check.h"
 
-#include "random_specs.h"
 #include "support/catch.h"
+#include "unit/schedule/random_specs.h"
 
 using namespace slimpipe;
 using namespace slimpipe::schedule;

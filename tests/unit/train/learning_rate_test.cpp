@@ -57,6 +57,15 @@ TEST_CASE("a decay that the warm-up leaves no room for begins after it", "[unit]
   CHECK(learning_rate(training, 19) == Approx(0.55));
 }
 
+TEST_CASE("wsd decays over the steps it is given", "[unit]") {
+  config::TrainingConfig training = plan(config::LrSchedule::kWsd);
+  training.decay_steps = 40;
+  CHECK(learning_rate(training, 60) == Approx(1.0));
+  CHECK(learning_rate(training, 61) == Approx(1.0 - 0.9 / 40));
+  CHECK(learning_rate(training, 80) == Approx(0.55));
+  CHECK(learning_rate(training, 100) == Approx(0.1));
+}
+
 TEST_CASE("what is not finite is named: the loss first, then the first gradient of the table", "[unit]") {
   const model::ParameterTable table(
       {.layers = 2, .hidden = 8, .heads = 2, .kv_heads = 1, .head_size = 4, .ffn = 16, .vocabulary = 11});
