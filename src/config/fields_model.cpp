@@ -29,7 +29,7 @@ std::vector<Field> rope_rows() {
       number(SLIMPIPE_FIELD(model.rope.factor), {.low = 1, .high = 1e6},
              "context extension factor; for linear, ntk, yarn, llama3"),
       integer(SLIMPIPE_FIELD(model.rope.original_context), {1, kMaxContext},
-              "context of the original model in tokens; for ntk, yarn, llama3"),
+              "context of the original model in tokens; for yarn, llama3"),
       number(SLIMPIPE_FIELD(model.rope.beta_fast), {.low = 0, .high = 1e9, .low_open = true},
              "rotations over the original context above which a frequency is left alone; for yarn"),
       number(SLIMPIPE_FIELD(model.rope.beta_slow), {.low = 0, .high = 1e9, .low_open = true},
