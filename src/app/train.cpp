@@ -35,7 +35,6 @@ std::string default_run_folder(const std::string& config_file) {
 }
 
 log::Level log_level(const std::string& name) {
-  if (name == "debug") return log::Level::kDebug;
   if (name == "warning") return log::Level::kWarning;
   if (name == "error") return log::Level::kError;
   return log::Level::kInfo;
@@ -104,7 +103,8 @@ void add_train(CLI::App& app, Action& action) {
       "configs/quickstart.yaml reads the token file that scripts/quickstart.sh makes. Examples:\n"
       "  slimpipe train configs/quickstart.yaml\n"
       "  slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=8\n"
-      "  mpirun -np 4 slimpipe train configs/quickstart.yaml --run-dir runs/four    (with fewer than 4 cores:\n"
+      "  mpirun -np 4 slimpipe train configs/quickstart.yaml --run-dir runs/four    (with fewer than 4 "
+      "cores:\n"
       "                                                           mpirun --oversubscribe)\n"
       "  slimpipe train configs/quickstart.yaml --run-dir runs/four --resume --set training.steps=400");
   command->callback([options, &action] { action = [options] { return run_train(*options); }; });

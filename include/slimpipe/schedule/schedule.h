@@ -35,7 +35,8 @@ struct Spec {
 };
 
 /// Most forward actions of a step over all devices, p·v·m·n: keeps a mistyped size from taking the
-/// machine's time and memory (measured on one core: to build, check and simulate so many takes 5 s and 1.3 GB).
+/// machine's time and memory (measured on one core: to build, check and simulate so many takes 5 s and 1.3
+/// GB).
 inline constexpr std::int64_t kMaxForwards = std::int64_t{1} << 21;
 
 /// Everything wrong with a spec, a sentence each with the numbers; empty when it can be built.
@@ -66,8 +67,8 @@ struct Schedule {
   std::vector<std::vector<int>> stage_of;    ///< [device][chunk] -> stage
   std::vector<std::vector<Action>> devices;  ///< [device] -> actions in order
   bool operator==(const Schedule&) const = default;
+  /// The device that holds the stage; throws Error where none does.
   [[nodiscard]] int device_of(int stage) const;
-  [[nodiscard]] int chunk_of(int stage) const;
 };
 
 /// Builds the training schedule. Throws InputError listing problems(spec) if there are any.
