@@ -7,9 +7,9 @@
 //   ntk     f(i) with the base theta · factor^(D/(D-2)), so that the fastest frequency stays and the slowest
 //           is divided by factor: "NTK-aware" interpolation, arXiv 2309.00071 section 3.1
 //   yarn    (1 - r(i)) · f(i) + r(i) · f(i) / factor, where r rises from 0 to 1 linearly in i, from the floor
-//           of where turns(i) is beta_fast to the ceiling of where it is beta_slow; cos and sin times
-//           0.1 · ln(factor) + 1: arXiv 2309.00071, whose own ramp is linear in turns(i); this one, in i, is
-//           that of its authors' program
+//           of where turns(i) is beta_fast (at least 0) to the ceiling of where it is beta_slow (at most
+//           D - 1); cos and sin times 0.1 · ln(factor) + 1: arXiv 2309.00071, whose own ramp is linear in
+//           turns(i); this one, in i, is that of its authors' program
 //   llama3  f(i) where turns(i) > high_frequency_factor, f(i) / factor where turns(i) < low_frequency_factor,
 //           between them mixed linearly in turns(i): Llama 3.1's own program
 
