@@ -4,8 +4,8 @@
 Who may use whom is read from the slimpipe_area(... LINK ...) lines of CMakeLists.txt, so there is one truth:
 an area includes the public headers of what it links, directly or through PUBLIC links, and the headers of an
 external library only where it links that. Headers in src/ are private to their area (tests may look inside);
-include/ never looks into src/. Also: no file named utils, helpers, common or misc; files over 400 lines are
-named, over 600 refused; no notes to do something later.
+include/ never looks into src/, and includes the standard headers of what it names. Also: no file named utils,
+helpers, common or misc; files over 400 lines are named, over 600 refused; no notes to do something later.
 """
 import argparse
 import os
@@ -21,6 +21,15 @@ EXTERNAL = {
     "hwy": "hwy::hwy", "omp.h": "OpenMP::OpenMP_CXX", "mpi.h": "MPI::MPI_CXX",
     "yaml-cpp": "yaml-cpp::yaml-cpp", "CLI": "CLI11::CLI11", "catch2": "Catch2::Catch2WithMain",
 }
+# Standard header -> the names that a public header includes it for.
+STANDARD = {
+    "array": "array", "atomic": "atomic", "cstddef": "byte|ptrdiff_t|size_t", "cstdint": r"u?int\d+_t",
+    "exception": "exception_ptr", "filesystem": "filesystem", "functional": "function", "map": "map",
+    "memory": "unique_ptr|shared_ptr|weak_ptr", "mutex": "mutex", "optional": "optional", "span": "span",
+    "string": "string", "string_view": "string_view", "thread": "thread", "utility": "forward|move|pair|swap",
+    "vector": "vector",
+}
+COMMENT = re.compile(r"//[^\n]*")
 SYSTEM_FOLDERS = {"sys", "sanitizer", "linux", "netinet", "arpa", "asm"}
 BANNED_NAMES = re.compile(r"(^|[_\-])(utils?|helpers?|common|misc)($|[_\-])", re.IGNORECASE)
 POSTPONED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")  # split: this file is checked too
@@ -112,6 +121,13 @@ def private_problem(path, area, found):
     return f"{found} is private to '{area_of(found)}'; areas meet through include/slimpipe only"
 
 
+def missing_standard_headers(text):
+    """Headers of the standard library whose names the text uses and that it does not include."""
+    included, code = {angle for angle, _ in INCLUDE.findall(text)}, COMMENT.sub("", text)
+    return [header for header, names in STANDARD.items()
+            if header not in included and re.search(rf"\bstd::({names})\b", code)]
+
+
 def check_file(root, graph, path, problems, warnings):
     if BANNED_NAMES.search(path.name.split(".")[0]):
         problems.append(f"{path}: name the file by its concept, not '{path.stem}'")
@@ -131,6 +147,9 @@ def check_file(root, graph, path, problems, warnings):
         if area is None or (area != "tests" and area not in graph.public):
             problems.append(f"{path}: not in the folder of an area that CMakeLists.txt names")
             return
+        if path.parts[0] == "include":
+            problems += [f"{path}: names what <{header}> has and does not include it"
+                         for header in missing_standard_headers(text)]
         for match in INCLUDE.finditer(text):
             header = match.group(1) or match.group(2)
             problem = include_problem(root, graph, path, header, quoted=match.group(1) is None)

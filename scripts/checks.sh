@@ -21,7 +21,7 @@ Usage: scripts/checks.sh [--all] [--full] [--base REV] [--only CHECK,...] [--no-
   includes  areas include only what CMakeLists.txt lets them; names and lengths of files
   shell     shellcheck, where installed
   tidy      clang-tidy on the $tidy_limit C++ files changed last, uncommitted changes first
-  asan      the tests in one process under the address and undefined-behaviour sanitizers
+  asan      the tests in C++ in one process under the address and undefined-behaviour sanitizers
   tsan      those of the areas with threads under the thread sanitizer
 
   --all         clang-tidy on every file

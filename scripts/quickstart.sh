@@ -2,7 +2,6 @@
 # From a fresh clone to a trained model. See --help.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-caller=$PWD
 
 usage() {
   cat <<TEXT
@@ -26,10 +25,9 @@ usage_error() {
   exit 2
 }
 
-# Paths are relative to the caller's folder; the script itself works in the repository's.
-absolute() {
-  case "$1" in /*) printf '%s' "$1" ;; *) printf '%s/%s' "$caller" "$1" ;; esac
-}
+# Paths are relative to the caller's folder; the script itself works in the repository's. Without a slash or a dot at
+# the end, so that what is put beside a folder does not land in it.
+absolute() { realpath --canonicalize-missing --no-symlinks -- "$1"; }
 
 install=true
 run_dir=$root/runs/quickstart-$(date +%Y%m%d-%H%M%S)
@@ -44,7 +42,7 @@ while (($#)); do
         shift
       done
       ((${#texts[@]})) || usage_error "--text needs at least one file" ;;
-    --run-dir) [[ $# -ge 2 ]] || usage_error "--run-dir needs a folder"
+    --run-dir) [[ $# -ge 2 && -n $2 ]] || usage_error "--run-dir needs a folder"
       run_dir=$(absolute "$2"); shift ;;
     --set) [[ $# -ge 2 && $2 == *=* ]] || usage_error "--set needs KEY=VALUE"
       settings+=(--set "$2"); shift ;;

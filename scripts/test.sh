@@ -43,6 +43,7 @@ cmake --build build --parallel "$jobs"
 if ((EUID == 0)); then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
-# Tests that start processes of their own (label 'distributed') say so to ctest, which runs them alone.
+# Tests that start several processes (label 'distributed') tell ctest how many, and it runs so many fewer others
+# beside them.
 exec ctest --test-dir build --output-on-failure --no-tests=error --parallel "$jobs" \
   "${selection[@]}" "${filter[@]}" </dev/null

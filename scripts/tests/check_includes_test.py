@@ -73,6 +73,14 @@ class CheckIncludes(unittest.TestCase):
     def test_a_public_header_needs_no_private_one(self):
         self.assert_problem({"include/slimpipe/comm/peek.h": '#include "comm/queue.h"\n'}, "must not need a private")
 
+    def test_a_public_header_includes_the_standard_headers_of_what_it_names(self):
+        text = "#include <string>\n// std::vector\nstd::string a;\n"
+        self.assertEqual(self.check({"include/slimpipe/core/a.h": text})[0], [])
+        for name, header in (("std::atomic<int> b;", "atomic"), ("std::int64_t b;", "cstdint"),
+                             ("std::string_view b;", "string_view"), ("std::function<int()> b;", "functional")):
+            self.assert_problem({"include/slimpipe/core/a.h": text + name}, "core/a.h", f"<{header}>")
+        self.assertEqual(self.check({"src/core/a.cpp": "std::int64_t a;\n"})[0], [])
+
     def test_headers_must_exist(self):
         self.assert_problem({"src/core/a.cpp": '#include "slimpipe/core/gone.h"\n'}, "no include/slimpipe/core/gone.h")
         self.assert_problem({"src/core/a.cpp": '#include "gone.h"\n'}, "found neither")

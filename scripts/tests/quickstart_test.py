@@ -36,11 +36,22 @@ class Usage(Folder):
                                    (["--text"], "--text needs at least one file"),
                                    (["--text", "none.txt"], "cannot read the text file 'none.txt'"),
                                    (["--run-dir"], "--run-dir needs a folder"),
+                                   (["--run-dir", ""], "--run-dir needs a folder"),
                                    (["--set", "training.steps"], "--set needs KEY=VALUE")):
             result = self.call(*arguments)
             self.assertEqual((result.returncode, result.stdout), (2, ""), arguments)
             self.assertTrue(result.stderr.endswith(f"quickstart: {problem}\n"), result.stderr)
         self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_run_folder_is_the_same_with_a_slash_at_its_end(self):
+        run = self.folder / "run"
+        run.mkdir()
+        (run / "metrics.jsonl").write_text("{}\n")
+        for name in ("run", "run/", "run/.", f"{run}//"):
+            result = self.call("--run-dir", name)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), name)
+            self.assertTrue(result.stderr.endswith(f"quickstart: {run} holds a run already; give another --run-dir\n"),
+                            result.stderr)
 
     def test_help_names_every_option(self):
         result = self.call("--help")
@@ -95,7 +106,7 @@ class Training(Folder):
         words = random.Random(1)
         text = " ".join("".join(words.choices("abcdefgh", k=words.randint(1, 8))) for _ in range(20000))
         (self.folder / "own text.txt").write_text(text, encoding="utf-8")
-        second = self.learns("second", "--text", "own text.txt")
+        second = self.learns("second/", "--text", "own text.txt")  # its tokens lie beside it, slash or not
         self.assertNotEqual(second["final_loss"], first["final_loss"])
         # A run folder is not used twice, and the run in it stays, with its tokens.
         kept = {path: path.read_bytes() for path in (self.folder / "second/metrics.jsonl", self.folder / "second.tokens")}

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "slimpipe/core/counted.h"
 #include "slimpipe/data/prepare.h"
 
 #include "app/command_line.h"
@@ -47,9 +48,8 @@ void add_prepare(CLI::App& command, Action& action) {
     action = [options] {
       options->prepare.format = text_format(options->format);
       const data::PrepareResult result = data::prepare(options->prepare);
-      std::printf("%s: %lld tokens in %lld document%s\n", options->prepare.output.c_str(),
-                  static_cast<long long>(result.tokens), static_cast<long long>(result.documents),
-                  result.documents == 1 ? "" : "s");
+      std::printf("%s: %s in %s\n", options->prepare.output.c_str(), counted(result.tokens, "token").c_str(),
+                  counted(result.documents, "document").c_str());
       return 0;
     };
   });

@@ -36,7 +36,6 @@ std::string default_run_folder(const std::string& config_file) {
 }
 
 log::Level log_level(const std::string& name) {
-  if (name == "debug") return log::Level::kDebug;
   if (name == "warning") return log::Level::kWarning;
   if (name == "error") return log::Level::kError;
   return log::Level::kInfo;

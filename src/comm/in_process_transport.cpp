@@ -66,11 +66,6 @@ class Exchange {
     return message;
   }
 
-  [[nodiscard]] bool settled_or_stopped(const Message& message) {
-    const std::scoped_lock lock(mutex_);
-    return message.settled() || stop_.stopped();
-  }
-
   /// Blocks `device` until the message is settled or the run stops; returns the state found.
   Message::State wait(const Message& message, int device) {
     std::unique_lock lock(mutex_);
@@ -150,8 +145,6 @@ class InProcessEndpoint final : public Endpoint {
     }
     throw_stopped(message->channel, message->number);
   }
-
-  bool test(Ticket ticket) override { return exchange_.settled_or_stopped(*tickets_.at(ticket)); }
 
   void progress() override {}  // the second poster has copied already
 

@@ -56,11 +56,6 @@ class CallerDriver final : public MpiDriver {
     }
   }
 
-  bool done_or_stopped(const MpiMessage& message) override {
-    if (!message.done) poll();
-    return message.done || stop_.stopped();
-  }
-
   void progress() override { poll(); }
 
   void abandon() noexcept override { requests_->abandon(); }

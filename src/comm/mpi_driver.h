@@ -17,13 +17,12 @@ class MpiDriver {
   virtual void submit(MpiMessagePointer message) = 0;
   /// Blocks until the message is done (true) or the run has stopped and MPI is at rest (false).
   [[nodiscard]] virtual bool wait(const MpiMessage& message) = 0;
-  [[nodiscard]] virtual bool done_or_stopped(const MpiMessage& message) = 0;
   virtual void progress() = 0;
   /// Gives up all messages of this process; on return nobody touches their buffers.
   virtual void abandon() noexcept = 0;
 };
 
-/// The calling thread makes the calls, inside submit, wait, done_or_stopped and progress.
+/// The calling thread makes the calls, inside submit, wait and progress.
 [[nodiscard]] std::unique_ptr<MpiDriver> make_caller_driver(std::unique_ptr<MpiRequests> requests,
                                                             const FirstError& first_error);
 

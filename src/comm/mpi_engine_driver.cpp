@@ -43,11 +43,6 @@ class Engine {
     return message.done;
   }
 
-  bool done_or_stopped(const MpiMessage& message) {
-    const std::scoped_lock lock(mutex_);
-    return message.done || first_error_.stopped();
-  }
-
   /// Makes run() return; afterwards no MPI call is made.
   void end() noexcept {
     std::unique_lock lock(mutex_);
@@ -147,7 +142,6 @@ class EngineDriver final : public MpiDriver {
 
   void submit(MpiMessagePointer message) override { engine_->submit(std::move(message)); }
   bool wait(const MpiMessage& message) override { return engine_->wait(message); }
-  bool done_or_stopped(const MpiMessage& message) override { return engine_->done_or_stopped(message); }
   void progress() override {}  // the engine thread does that
   void abandon() noexcept override { engine_->end(); }
 

@@ -40,8 +40,6 @@ class RemoteEndpoint final : public Endpoint {
     throw_stopped(message->channel, message->number);
   }
 
-  bool test(Ticket ticket) override { return driver_.done_or_stopped(*tickets_.at(ticket)); }
-
   void progress() override { driver_.progress(); }
 
   void abandon() noexcept override {
@@ -98,7 +96,6 @@ class MixedEndpoint final : public Endpoint {
     }
   }
 
-  bool test(Ticket ticket) override { return way(ticket).test(ticket / 2); }
   void progress() override { remote_.progress(); }
   void abandon() noexcept override {
     local_.abandon();

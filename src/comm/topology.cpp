@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/core/counted.h"
 
 namespace slimpipe::comm {
 namespace {
@@ -38,9 +39,9 @@ Topology::Topology(ParallelSizes sizes, int processes, int this_process)
                  processes);
   if (devices() % processes != 0) {
     throw_input_error(
-        "{} devices ({}) cannot be shared equally among {} processes: start a number of processes that "
+        "{} ({}) cannot be shared equally among {} processes: start a number of processes that "
         "divides {}, or change the parallel sizes",
-        devices(), describe(sizes), processes, devices());
+        counted(devices(), "device"), describe(sizes), processes, devices());
   }
 }
 

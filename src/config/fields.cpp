@@ -127,8 +127,7 @@ std::vector<Field> operation_rows() {
       integer(SLIMPIPE_FIELD(checkpoint.keep), {1, kMaxInt}, "newest checkpoints that are kept"),
       flag(SLIMPIPE_FIELD(checkpoint.at_end), "write a checkpoint after the last step"),
 
-      choice(SLIMPIPE_FIELD(log.level), {"debug", "info", "warning", "error"},
-             "least severity that is logged"),
+      choice(SLIMPIPE_FIELD(log.level), {"info", "warning", "error"}, "least severity that is logged"),
       integer(SLIMPIPE_FIELD(log.every), {1, kMaxTokens}, "steps between progress lines"),
       flag(SLIMPIPE_FIELD(log.trace), "write a Chrome/Perfetto trace of one step as it was executed"),
       integer(SLIMPIPE_FIELD(log.trace_step), {1, kMaxTokens}, "the step that is traced, counted from 1"),

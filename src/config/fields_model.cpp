@@ -30,7 +30,7 @@ std::vector<Field> rope_rows() {
       number(SLIMPIPE_FIELD(model.rope.factor), {.low = 1, .high = kMaxRopeRatio},
              "context extension factor; for linear, ntk, yarn, llama3"),
       integer(SLIMPIPE_FIELD(model.rope.original_context), {1, kMaxContext},
-              "context of the original model in tokens; for ntk, yarn, llama3"),
+              "context of the original model in tokens; for yarn, llama3"),
       number(SLIMPIPE_FIELD(model.rope.beta_fast), {.low = 1 / kMaxRopeRatio, .high = kMaxRopeRatio},
              "rotations over the original context above which a frequency is left alone; for yarn"),
       number(SLIMPIPE_FIELD(model.rope.beta_slow), {.low = 1 / kMaxRopeRatio, .high = kMaxRopeRatio},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/core.h>
 
+#include "slimpipe/core/counted.h"
 #include "slimpipe/schedule/schedule.h"
 
 namespace slimpipe::config {
@@ -102,8 +103,8 @@ Texts devices_of_processes(const RunConfig& c) {
   const std::int64_t devices = std::int64_t{p.tensor} * p.context * p.data * p.pipeline;
   const int share = c.device.per_process;
   if (share == 0 || devices % share == 0) return {};
-  return {fmt::format("{} devices do not divide into processes of {} devices; use {}", devices, share,
-                      divisors_near(devices, share))};
+  return {fmt::format("{} cannot be divided into processes of {} devices; use {}", counted(devices, "device"),
+                      share, divisors_near(devices, share))};
 }
 
 Texts traced_step(const RunConfig& c) {

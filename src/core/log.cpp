@@ -16,8 +16,6 @@ namespace {
 
 spdlog::level::level_enum spdlog_level(Level level) {
   switch (level) {
-    case Level::kDebug:
-      return spdlog::level::debug;
     case Level::kInfo:
       return spdlog::level::info;
     case Level::kWarning:
@@ -53,7 +51,7 @@ struct Log {
     prefix = options.rank >= 0 ? fmt::format("[rank {}] ", options.rank) : "";
     logger.set_level(spdlog_level(options.level));
     terminal->set_level(options.rank > 0 ? spdlog::level::warn : spdlog_level(options.level));
-    logger.flush_on(spdlog::level::debug);  // what was logged is in the file, however the process ends
+    logger.flush_on(spdlog::level::info);  // what was logged is in the file, however the process ends
     logger.set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   }
 };

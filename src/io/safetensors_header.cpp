@@ -62,14 +62,11 @@ Json parse_json(const std::filesystem::path& path, std::string_view text) {
   }
 }
 
-std::map<std::string, std::string> parse_metadata(const std::filesystem::path& path, const Json& json) {
+void check_metadata(const std::filesystem::path& path, const Json& json) {
   if (!json.is_object()) reject(path, "{} is no object", kMetadataKey);
-  std::map<std::string, std::string> metadata;
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) reject(path, "{} {} is no text", kMetadataKey, json_quoted(key));
-    metadata.emplace(key, value.get<std::string>());
   }
-  return metadata;
 }
 
 /// An array of integers that fit int64 and are not negative.
@@ -138,19 +135,19 @@ void sort_and_check_contiguous(const std::filesystem::path& path, std::vector<Te
 
 }  // namespace
 
-SafetensorsHeader parse_safetensors_header(const std::filesystem::path& path, std::string_view text,
-                                           std::int64_t data_bytes) {
+std::vector<TensorEntry> parse_safetensors_header(const std::filesystem::path& path, std::string_view text,
+                                                  std::int64_t data_bytes) {
   const Json json = parse_json(path, text);
-  SafetensorsHeader header;
+  std::vector<TensorEntry> entries;
   for (const auto& [name, value] : json.items()) {
     if (name == kMetadataKey) {
-      header.metadata = parse_metadata(path, value);
+      check_metadata(path, value);
     } else {
-      header.entries.push_back(parse_entry(path, name, value, data_bytes));
+      entries.push_back(parse_entry(path, name, value, data_bytes));
     }
   }
-  sort_and_check_contiguous(path, header.entries, data_bytes);
-  return header;
+  sort_and_check_contiguous(path, entries, data_bytes);
+  return entries;
 }
 
 }  // namespace slimpipe::io

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,13 +10,10 @@
 
 namespace slimpipe::io {
 
-struct SafetensorsHeader {
-  std::vector<TensorEntry> entries;  ///< by offset; they fill the data section without holes or overlaps
-  std::map<std::string, std::string> metadata;
-};
-
-/// `text` is the header, `data_bytes` what follows it in the file. Throws InputError with file and tensor.
-[[nodiscard]] SafetensorsHeader parse_safetensors_header(const std::filesystem::path& path,
-                                                         std::string_view text, std::int64_t data_bytes);
+/// The tensors by offset: they fill the data section without holes or overlaps. `text` is the header,
+/// `data_bytes` what follows it in the file. Throws InputError with file and tensor.
+[[nodiscard]] std::vector<TensorEntry> parse_safetensors_header(const std::filesystem::path& path,
+                                                                std::string_view text,
+                                                                std::int64_t data_bytes);
 
 }  // namespace slimpipe::io

@@ -41,7 +41,7 @@ std::int64_t read_header_bytes(const ReadFile& file) {
   return static_cast<std::int64_t>(length);
 }
 
-SafetensorsHeader read_header(const ReadFile& file, std::int64_t header_bytes) {
+std::vector<TensorEntry> read_entries(const ReadFile& file, std::int64_t header_bytes) {
   std::string text(static_cast<std::size_t>(header_bytes), '\0');
   read_exactly(file, kLengthBytes, std::as_writable_bytes(std::span(text)));
   return parse_safetensors_header(file.path(), text, file.bytes() - kLengthBytes - header_bytes);
@@ -51,14 +51,14 @@ SafetensorsHeader read_header(const ReadFile& file, std::int64_t header_bytes) {
 
 struct SafetensorsReader::File {
   explicit File(const std::filesystem::path& path)
-      : file(path), header_bytes(read_header_bytes(file)), header(read_header(file, header_bytes)) {
-    for (std::size_t i = 0; i < header.entries.size(); ++i) index.emplace(header.entries[i].name, i);
+      : file(path), header_bytes(read_header_bytes(file)), entries(read_entries(file, header_bytes)) {
+    for (std::size_t i = 0; i < entries.size(); ++i) index.emplace(entries[i].name, i);
   }
 
   ReadFile file;
   std::int64_t header_bytes;
-  SafetensorsHeader header;
-  std::map<std::string, std::size_t> index;  ///< name -> place in header.entries
+  std::vector<TensorEntry> entries;
+  std::map<std::string, std::size_t> index;  ///< name -> place in entries
 };
 
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
@@ -67,16 +67,12 @@ SafetensorsReader::~SafetensorsReader() = default;
 SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;
 
 const std::vector<TensorEntry>& SafetensorsReader::entries() const {
-  return file_->header.entries;
-}
-
-const std::map<std::string, std::string>& SafetensorsReader::metadata() const {
-  return file_->header.metadata;
+  return file_->entries;
 }
 
 const TensorEntry* SafetensorsReader::find(const std::string& name) const {
   const auto found = file_->index.find(name);
-  return found == file_->index.end() ? nullptr : &file_->header.entries[found->second];
+  return found == file_->index.end() ? nullptr : &file_->entries[found->second];
 }
 
 void SafetensorsReader::read(const TensorEntry& entry, std::int64_t begin, std::span<std::byte> out) const {

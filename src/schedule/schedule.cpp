@@ -33,15 +33,6 @@ bool product_within(std::initializer_list<std::int64_t> factors, std::int64_t li
   return limit > 0;
 }
 
-int place_of(const Schedule& schedule, int stage, bool want_device) {
-  for (int device = 0; device < std::ssize(schedule.stage_of); ++device) {
-    const auto& stages = schedule.stage_of[device];
-    const auto found = std::find(stages.begin(), stages.end(), stage);
-    if (found != stages.end()) return want_device ? device : static_cast<int>(found - stages.begin());
-  }
-  throw_error("stage {} is on no device of this schedule of {} stages", stage, schedule.spec.stages());
-}
-
 }  // namespace
 
 std::string_view name_of(Kind kind) {
@@ -110,10 +101,11 @@ std::string to_string(const Action& action) {
 }
 
 int Schedule::device_of(int stage) const {
-  return place_of(*this, stage, true);
-}
-int Schedule::chunk_of(int stage) const {
-  return place_of(*this, stage, false);
+  for (int device = 0; device < std::ssize(stage_of); ++device) {
+    const auto& stages = stage_of[device];
+    if (std::find(stages.begin(), stages.end(), stage) != stages.end()) return device;
+  }
+  throw_error("stage {} is on no device of this schedule of {} stages", stage, spec.stages());
 }
 
 }  // namespace slimpipe::schedule

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/core/counted.h"
 #include "slimpipe/core/log.h"
 #include "slimpipe/device/arena.h"
 #include "slimpipe/device/peak.h"
@@ -125,13 +126,13 @@ class Run {
   void announce() {
     const auto& p = config_.parallel;
     progress_.note(fmt::format(
-        "{} parameters, {} devices ({} backend) in {} process{}; schedule {} pipeline {} slices {} "
+        "{} parameters, {} ({} backend) in {}; schedule {} pipeline {} slices {} "
         "microbatches {} "
         "of {} tokens; {}",
-        session_.table().total_size(), session_.topology().devices(), session_.backend_name(),
-        processes_.size, processes_.size == 1 ? "" : "es", schedule::name_of(config_.schedule.kind),
-        p.pipeline, config_.schedule.slices, config_.training.microbatches, config_.data.sequence_length,
-        name_of(compute_type(config_))));
+        session_.table().total_size(), counted(session_.topology().devices(), "device"),
+        session_.backend_name(), counted(processes_.size, "process", "es"),
+        schedule::name_of(config_.schedule.kind), p.pipeline, config_.schedule.slices,
+        config_.training.microbatches, config_.data.sequence_length, name_of(compute_type(config_))));
     progress_.note(fmt::format("run folder {}", folder_.path().string()));
   }
 
@@ -266,11 +267,12 @@ void check_devices(const config::RunConfig& config, const comm::ProcessEnvironme
   const int per_process = config.device.per_process;
   if (per_process > 0 && per_process != topology.devices_per_process()) {
     throw_input_error(
-        "device.per_process is {}, so {} process{} drive{} {} devices, but the parallel sizes ask for {}: "
-        "start {} processes with mpirun, or change device.per_process (0 shares all devices evenly) or "
-        "parallel.pipeline",
-        per_process, processes.size, processes.size == 1 ? "" : "es", processes.size == 1 ? "s" : "",
-        processes.size * per_process, topology.devices(), topology.devices() / per_process);
+        "device.per_process is {}, so {} drive{} {}, but the parallel sizes ask for {}: start {} with "
+        "mpirun, "
+        "or change device.per_process (0 shares all devices evenly) or parallel.pipeline",
+        per_process, counted(processes.size, "process", "es"), processes.size == 1 ? "s" : "",
+        counted(std::int64_t{processes.size} * per_process, "device"), topology.devices(),
+        counted(topology.devices() / per_process, "process", "es"));
   }
 }
 

@@ -17,19 +17,15 @@ class Collectives {
 
   /// values = sum over members, added up in group order.
   void all_reduce_sum(std::span<double> values);
-  /// values = elementwise maximum; NaN where any member has NaN.
-  void all_reduce_max(std::span<double> values);
-  /// values of `root` (an index into the group) everywhere.
-  void broadcast(std::span<double> values, int root);
+  /// Returns when every member has called it.
   void barrier();
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return static_cast<int>(group_.size()); }
 
  private:
-  template <typename Combine>
-  void reduce_to_all(std::span<double> values, Combine combine);
-  template <typename Combine>
-  void gather_and_combine(std::span<double> values, Combine combine);
+  /// On the first member: adds the others' values to its own; gives the sum to them.
+  void gather_and_sum(std::span<double> values);
+  void send_to_all(std::span<const double> values);
 
   Endpoint& endpoint_;
   std::vector<int> group_;

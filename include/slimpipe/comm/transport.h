@@ -51,8 +51,6 @@ class Endpoint {
   /// between processes only the receiving end can see that). A wait that throws has done abandon() first.
   /// Returns when the transport saw the message done, which may be long before the call.
   virtual Moment wait(Ticket ticket) = 0;
-  /// Whether wait would return or throw at once. Does not consume the ticket.
-  [[nodiscard]] virtual bool test(Ticket ticket) = 0;
   /// Gives the transport a chance to move data; called between steps, cheap where nothing is in flight.
   virtual void progress() = 0;
   /// Gives up every message of this endpoint that has not been waited for; afterwards their buffers may be
@@ -80,7 +78,7 @@ struct MpiTransportOptions {
 /// In-process queues between the devices of one process, MPI between processes. MPI must be initialised
 /// (comm/mpi.h). This MPI moves data only inside its calls. An engine thread of this process makes them, so
 /// that messages move while devices compute; but where the process has one device and no spare core for such
-/// a thread, the device's thread makes them, from post, test, wait and progress, and messages move between
+/// a thread, the device's thread makes them, from post, wait and progress, and messages move between
 /// its steps. Uses a communicator of its own, which all processes make together; checks that its tags fit
 /// MPI_TAG_UB.
 [[nodiscard]] std::unique_ptr<Transport> make_mpi_transport(const Topology& topology, FirstError& first_error,

@@ -1,6 +1,7 @@
 #pragma once
 // YAML file and overrides to a RunConfig.
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>

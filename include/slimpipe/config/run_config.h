@@ -13,12 +13,12 @@ enum class RopeKind : std::uint8_t { kPlain, kLinear, kNtk, kYarn, kLlama3 };
 enum class ComputeType : std::uint8_t { kFp32, kBf16 };
 enum class LrSchedule : std::uint8_t { kConstant, kLinear, kCosine, kWsd };
 
-/// Rotary position embedding; names as in Hugging Face's rope_scaling.
+/// Rotary position embedding; model/rope.h has the formula of each kind.
 struct RopeConfig {
   RopeKind kind = RopeKind::kPlain;
   double theta = 10000;
   double factor = 1;                     ///< context extension factor; linear, ntk, yarn, llama3
-  std::int64_t original_context = 8192;  ///< context of the original model; ntk, yarn, llama3
+  std::int64_t original_context = 8192;  ///< context of the original model; yarn, llama3
   double beta_fast = 32;                 ///< yarn
   double beta_slow = 1;                  ///< yarn
   double low_frequency_factor = 1;       ///< llama3

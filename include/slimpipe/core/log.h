@@ -7,15 +7,16 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace slimpipe::log {
 
-enum class Level { kDebug, kInfo, kWarning, kError };
+enum class Level { kInfo, kWarning, kError };
 
 struct Options {
   Level level = Level::kInfo;
-  /// MPI rank of this process, or -1 where it runs alone; rank > 0 writes only warnings and errors
-  /// to the terminal, everything to its file.
+  /// MPI rank of this process, or -1 where it runs alone; to the terminal, rank > 0 writes no more than
+  /// warnings and errors. The file of each holds what `level` lets through.
   int rank = -1;
 };
 
@@ -32,10 +33,6 @@ void before_terminal_line(std::function<void()> action);
 /// Flushes terminal and file; called before the process is aborted.
 void flush();
 
-template <typename... Args>
-void debug(fmt::format_string<Args...> format, Args&&... args) {
-  write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
-}
 template <typename... Args>
 void info(fmt::format_string<Args...> format, Args&&... args) {
   write(Level::kInfo, fmt::format(format, std::forward<Args>(args)...));

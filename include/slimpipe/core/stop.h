@@ -2,6 +2,7 @@
 // How a run ends when something fails: the first cause wins, and every wait can be given up.
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>

@@ -6,6 +6,7 @@
 // the columns of a wider matrix). Strides are in elements.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>

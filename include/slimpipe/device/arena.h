@@ -6,11 +6,13 @@
 // Not thread-safe: an arena belongs to the thread that drives its device.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "slimpipe/core/check.h"

@@ -3,6 +3,7 @@
 // number tables; a number that is not finite is written as null. Whole numbers of a table (below 2^53) are
 // written as integers: device indices and bytes among its times.
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>

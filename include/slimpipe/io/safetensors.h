@@ -2,6 +2,7 @@
 // The safetensors format: u64 header length, JSON header, data. Reads by name and byte range, writes
 // streaming.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -24,14 +25,13 @@ struct TensorEntry {
 
 /// Reads a file; entries are in the order of their data. The header is checked against the file's size before
 /// anything is trusted (lengths, bounds, overlaps, shape × dtype = bytes); every problem is an InputError
-/// with file and tensor.
+/// with file and tensor. What the file says about itself under "__metadata__" is checked and left.
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::filesystem::path& path);
   ~SafetensorsReader();
   SafetensorsReader(SafetensorsReader&&) noexcept;
   [[nodiscard]] const std::vector<TensorEntry>& entries() const;
-  [[nodiscard]] const std::map<std::string, std::string>& metadata() const;
   /// nullptr where there is no such tensor.
   [[nodiscard]] const TensorEntry* find(const std::string& name) const;
   /// Bytes [begin, begin + out.size()) of the tensor. Thread-safe.

@@ -15,10 +15,11 @@ enum class TraceLane : std::uint8_t {
   kMessages,  ///< messages under way, from post to completion; they overlap one another and the steps
 };
 
+/// `category` is a literal: the event keeps its address alone.
 struct TraceEvent {
-  std::string name;  ///< "F m0 s3 layer 2 attention"
-  /// A literal: "forward", "backward", "communication" (of steps that post and wait), "reduction" (over the
-  /// devices), "optimizer"; "message" on the lane of messages.
+  std::string name;  ///< "F0.1.3 attention, layer 2"
+  /// "forward", "backward", "communication" (steps that post and wait), "reduction" (over the devices),
+  /// "optimizer"; "message" on the lane of messages.
   const char* category;
   int track = 0;        ///< device index
   double start_us = 0;  ///< on one clock for all tracks of the process

@@ -8,6 +8,7 @@
 //
 // T tokens, H hidden, N heads, K KV heads, D head size, F FFN size; "compute" is the run's compute type.
 
+#include <cstdint>
 #include <span>
 
 #include "slimpipe/config/run_config.h"

@@ -2,6 +2,7 @@
 // The end of the model: final norm, output layer and cross-entropy, forward and backward in one go over
 // chunks of tokens, so that no more than a chunk of logits ever exists.
 
+#include <cstdint>
 #include <optional>
 
 #include "slimpipe/config/run_config.h"

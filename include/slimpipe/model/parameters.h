@@ -1,6 +1,7 @@
 #pragma once
 // The one list of a model's parameters, and their storage on a device.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>

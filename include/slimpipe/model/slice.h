@@ -13,7 +13,9 @@ namespace slimpipe::model {
 struct SequenceView {
   std::int64_t length = 0;        ///< S, padding included
   std::int64_t valid_tokens = 0;  ///< the first so many are data, the rest is padding with ignored targets
-  std::span<const std::int64_t> document_starts;  ///< ascending positions; empty: one document
+  /// Ascending positions; empty: one document. Whoever makes the view owns them, for as long as it is in use:
+  /// layers read them during their calls and keep no copy.
+  std::span<const std::int64_t> document_starts;
 };
 
 /// One slice: row t of every activation is the token at position first_position + t.

@@ -3,6 +3,7 @@
 // on its thread.
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>

@@ -2,6 +2,8 @@
 // The devices of this process and everything each of them owns: memory, parameters, layers, executor. The
 // train area drives them; nothing here knows of optimizers or files.
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>

@@ -1,6 +1,8 @@
 #pragma once
 // The real step runner: the layers of one device's model chunks, over a backend.
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>

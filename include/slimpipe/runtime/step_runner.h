@@ -12,8 +12,8 @@
 
 namespace slimpipe::runtime {
 
-/// Host tokens of one execution of a Program. Rows are empty where the device needs no inputs (not the first
-/// stage) or no targets (not the last).
+/// Host tokens of one execution of a Program. There are no rows where the device needs no inputs (not the
+/// first stage) or no targets (not the last). The rows are the caller's and must live until begin returns.
 struct StepTokens {
   std::vector<std::span<const std::int32_t>> inputs;   ///< [m] of [S]
   std::vector<std::span<const std::int32_t>> targets;  ///< [m] of [S]; negative: ignored
@@ -26,7 +26,7 @@ struct StepTokens {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  /// Makes ready for one execution of `program`, which outlives it.
+  /// Makes ready for one execution of `program`, which outlives it; keeps nothing of `tokens`' rows.
   virtual void begin(const Program& program, const StepTokens& tokens) = 0;
   /// A kCompute step: issues its work on `stream` and does not wait for it.
   virtual void run(const Step& step, device::Stream& stream) = 0;

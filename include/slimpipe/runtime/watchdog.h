@@ -2,8 +2,10 @@
 // Tells what every device is doing when nothing moves, and ends a run whose devices all wait for ever.
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 

@@ -68,8 +68,8 @@ struct Schedule {
   std::vector<std::vector<int>> stage_of;    ///< [device][chunk] -> stage
   std::vector<std::vector<Action>> devices;  ///< [device] -> actions in order
   bool operator==(const Schedule&) const = default;
+  /// The device that holds the stage; throws Error where none does.
   [[nodiscard]] int device_of(int stage) const;
-  [[nodiscard]] int chunk_of(int stage) const;
 };
 
 /// Builds the training schedule. Throws InputError listing problems(spec) if there are any.

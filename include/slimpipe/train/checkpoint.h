@@ -88,6 +88,8 @@ std::filesystem::path commit_checkpoint(const std::filesystem::path& folder, con
 /// the first piece of it is asked for; a wrong one is an InputError naming file and tensor.
 class CheckpointReader {
  public:
+  /// `checkpoint` is the folder of one step. Reads its manifest alone; InputError where there is none or it
+  /// cannot be relied on.
   explicit CheckpointReader(std::filesystem::path checkpoint);
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
   /// What the manifest says of a tensor, which must have `shape`.

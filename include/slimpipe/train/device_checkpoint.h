@@ -1,7 +1,10 @@
 #pragma once
 // A device's part in saving and loading a checkpoint.
 
+#include <cstddef>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "slimpipe/runtime/engine.h"
 #include "slimpipe/train/checkpoint.h"

@@ -1,6 +1,7 @@
 #pragma once
 // The tokens of a run: training and validation sources from the configuration.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

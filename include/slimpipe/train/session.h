@@ -1,13 +1,17 @@
 #pragma once
-// A training session: model, schedule, programs and devices of one run, ready to take steps. It knows
-// nothing of files, learning-rate schedules or where tokens come from.
+// A training session: model, schedule, programs and devices of one run, ready to take steps. Of files it
+// knows the folders of checkpoints (save, load); of learning-rate schedules and where tokens come from,
+// nothing.
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "slimpipe/comm/mpi.h"

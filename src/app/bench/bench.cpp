@@ -34,15 +34,26 @@ void check_sizes(const bench::BenchOptions& options) {
 }
 
 constexpr const char* kHowToRead =
-    "Every figure is a median within one run, on pinned cores; compare ratios, not machines.";
+    "All figures of a benchmark are of one run, on pinned cores; compare ratios, not machines.";
+
+constexpr const char* kKernelFigures =
+    "Rates are of the median of processor time, the peak is the best of 5 short loops by wall time.";
+
+struct Description {
+  const char* name;
+  const char* what;
+  const char* figures;  ///< what each of them is over the repeats, in sentences
+  const char* example;  ///< options
+};
 
 /// With the options that every benchmark uses; the others are added to those that use them, so that an option
 /// without an effect is refused.
-CLI::App* add_benchmark(CLI::App& command, Action& action, const Options& options, const char* name,
-                        const char* what, const char* example, Benchmark benchmark) {
-  CLI::App* sub = command.add_subcommand(name, what);
-  sub->footer(std::string(kHowToRead) + " Example:\n  slimpipe bench " + name + example);
-  sub->add_option("--repeats", options->repeats, "Measurements; medians are printed")
+CLI::App* add_benchmark(CLI::App& command, Action& action, const Options& options, const Description& about,
+                        Benchmark benchmark) {
+  CLI::App* sub = command.add_subcommand(about.name, about.what);
+  sub->footer(std::string(kHowToRead) + "\n" + about.figures + "\nExample:\n  slimpipe bench " + about.name +
+              " " + about.example);
+  sub->add_option("--repeats", options->repeats, "Measurements of each figure that is a median")
       ->check(integer_in(1, 1000))
       ->capture_default_str();
   sub->add_option("--sequence-length", options->sequence_length, "Tokens of the sequence, a multiple of 8")
@@ -113,24 +124,41 @@ void add_bench(CLI::App& app, Action& action) {
                   "  slimpipe bench step --sequence-length 8192 --slices 16\n"
                   "  slimpipe bench pipeline --hidden 512");
   const auto options = std::make_shared<bench::BenchOptions>();
-  CLI::App* gemm = add_benchmark(*command, action, options, "gemm",
-                                 "Matrix products of a layer against the multiply-add peak", " --repeats 9",
+  CLI::App* gemm = add_benchmark(*command, action, options,
+                                 {.name = "gemm",
+                                  .what = "Matrix products of a layer against the multiply-add peak",
+                                  .figures = kKernelFigures,
+                                  .example = "--repeats 9"},
                                  bench::bench_gemm);
   add_hidden(*gemm, options);
-  CLI::App* attention = add_benchmark(*command, action, options, "attention",
-                                      "Attention kernels against the multiply-add peak and matrix products",
-                                      " --sequence-length 8192", bench::bench_attention);
-  CLI::App* step =
-      add_benchmark(*command, action, options, "step",
-                    "A training step on one device against the multiply-add peak and matrix products",
-                    " --sequence-length 8192 --slices 16", bench::bench_step);
+  CLI::App* attention =
+      add_benchmark(*command, action, options,
+                    {.name = "attention",
+                     .what = "Attention kernels against the multiply-add peak and matrix products",
+                     .figures = kKernelFigures,
+                     .example = "--sequence-length 8192"},
+                    bench::bench_attention);
+  CLI::App* step = add_benchmark(
+      *command, action, options,
+      {.name = "step",
+       .what = "A training step on one device against the multiply-add peak and matrix products",
+       .figures =
+           "Rates and ratios are medians: GF/s and ratios by processor time, tokens/s by wall time, the peak "
+           "the best of 5 short loops before each step. The peak of memory is the run's.",
+       .example = "--sequence-length 8192 --slices 16"},
+      bench::bench_step);
   add_model(*step, options);
   add_step_options(*step, options);
   for (CLI::App* benchmark : {gemm, attention, step}) add_dtype(*benchmark, options);
-  CLI::App* pipeline =
-      add_benchmark(*command, action, options, "pipeline",
-                    "Two devices: slimpipe against 1f1b and one device, and the executor's own time",
-                    " --hidden 512", bench::bench_pipeline);
+  CLI::App* pipeline = add_benchmark(
+      *command, action, options,
+      {.name = "pipeline",
+       .what = "Two devices: slimpipe against 1f1b and one device, and the executor's own time",
+       .figures =
+           "Times, tokens/s and ratios are medians, by wall time. The bubble is the last step's, the peak of "
+           "memory the run's.",
+       .example = "--hidden 512"},
+      bench::bench_pipeline);
   add_model(*pipeline, options);
 }
 

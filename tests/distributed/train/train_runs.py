@@ -155,7 +155,9 @@ def bad_input_is_told_once(bench):
         processes=3)
     bad("fewer", "device.per_process is 2, so 1 process drives 2 devices, but the parallel sizes ask for 4: start 2 "
         "processes with mpirun", device__per_process=2)
-    bad("uneven", "4 devices do not divide into processes of 3 devices; use 2 or 4", device__per_process=3)
+    bad("one", "device.per_process is 1, so 1 process drives 1 device, but the parallel sizes ask for 4: start 4 "
+        "processes with mpirun", device__per_process=1)
+    bad("uneven", "4 devices cannot be divided into processes of 3 devices; use 2 or 4", device__per_process=3)
     bad("half", "device.per_process is 1, so 2 processes drive 2 devices, but the parallel sizes ask for 4: start 4 "
         "processes with mpirun", processes=2, device__per_process=1)
     bad("slices", "schedule.slices", schedule__slices=5)

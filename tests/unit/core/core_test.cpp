@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/core/counted.h"
 #include "slimpipe/core/random.h"
 #include "slimpipe/core/split_float.h"
 #include "slimpipe/core/stop.h"
@@ -58,6 +59,12 @@ TEST_CASE("a failed check names expression, file and values", "[unit]") {
     CHECK(text.find("core_test.cpp:") != std::string::npos);
     CHECK(text.find("rows is -1") != std::string::npos);
   }
+}
+
+TEST_CASE("one thing is told in the singular, none and many in the plural", "[unit]") {
+  CHECK(counted(1, "device") == "1 device");
+  CHECK(counted(0, "device") == "0 devices");
+  CHECK(counted(2, "process", "es") == "2 processes");
 }
 
 TEST_CASE("tensor views keep strides and refuse what is out of range", "[unit]") {

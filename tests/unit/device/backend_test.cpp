@@ -28,16 +28,19 @@ TEST_CASE("the CPU backend makes devices that hold what is uploaded", "[unit]") 
 TEST_CASE("a device refuses what it cannot do", "[unit]") {
   const auto backend = make_cpu_backend();
   CHECK_THROWS_AS(backend->make_device({.index = 0, .threads = 0}), Error);
+  CHECK_THROWS_AS(backend->make_device({.memory_limit = -1}), Error);
 
   const auto device = backend->make_device({});
   const Buffer buffer(device->arena(), Scope::kInput, 64, "matrix");
   const Tensor matrix(buffer.data(), DType::kF32, {4, 4});
   std::vector<float> host(16);
   CHECK_THROWS_AS(device->download(matrix.columns(0, 2), host.data()), Error);
+  CHECK_THROWS_AS(device->upload(host.data(), matrix.columns(0, 2)), Error);
 
   const auto plan = backend->make_device({.plan_only = true});
   const Buffer planned(plan->arena(), Scope::kInput, 64, "matrix");
   CHECK_THROWS_AS(plan->upload(host.data(), Tensor(planned.data(), DType::kF32, {4, 4})), Error);
+  CHECK_THROWS_AS(plan->download(Tensor(planned.data(), DType::kF32, {4, 4}), host.data()), Error);
 }
 
 TEST_CASE("a device that only plans answers how much workspace operators need", "[unit]") {

@@ -43,6 +43,8 @@ TEST_CASE("writing into a folder that is not there names file and reason", "[uni
   const ScratchFolder folder;
   CHECK_THAT(message_of<Error>([&] { write_text_atomically(folder / "none/a", "x"); }),
              contains("none/a") && contains("No such file or directory"));
+  CHECK_THAT(message_of<Error>([&] { write_text_atomically(folder.path(), "x"); }),
+             contains(folder.path().string()) && contains("only a regular file is replaced"));
 }
 
 TEST_CASE("what is no readable regular file of bearable size is refused with the reason", "[unit]") {

@@ -49,7 +49,6 @@ TEST_CASE("tensors written in pieces of any size read back by name and range", "
   CHECK(folder.files() == 1);
 
   const SafetensorsReader reader(folder / "w");
-  CHECK(reader.metadata() == std::map<std::string, std::string>{{"a", ""}, {"step", "7"}});
   REQUIRE(reader.entries().size() == 4);
   std::vector<std::byte> back;
   for (const TensorEntry& expected : some_entries()) {

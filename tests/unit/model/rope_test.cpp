@@ -21,7 +21,15 @@ TEST_CASE("plain frequencies fall geometrically from one", "[unit]") {
   CHECK(f.inverse[2] == Approx(0.01));
   CHECK(f.inverse[3] == Approx(0.001));
   CHECK(f.magnitude == 1.0);
-  CHECK_THROWS_AS(rope_frequencies({}, 7), Error);
+}
+
+TEST_CASE("a head that has no pairs, or for ntk only one, has no frequencies", "[unit]") {
+  for (const std::int64_t head_size : {-2, 0, 1, 7}) {
+    INFO(head_size);
+    CHECK_THROWS_AS(rope_frequencies({}, head_size), Error);
+  }
+  CHECK(rope_frequencies({}, 2).inverse.size() == 1);
+  CHECK_THROWS_AS(rope_frequencies({.kind = RopeKind::kNtk}, 2), Error);
 }
 
 TEST_CASE("linear scaling divides every frequency", "[unit]") {

@@ -33,7 +33,6 @@ class PunctualEndpoint final : public comm::Endpoint {
     const comm::Moment posted = posted_.at(static_cast<std::size_t>(ticket));
     return at_once_ ? posted : std::max(posted, turn_);
   }
-  bool test(comm::Ticket) override { return true; }
   void progress() override { turn_ = std::chrono::steady_clock::now(); }
   void abandon() noexcept override {}
 

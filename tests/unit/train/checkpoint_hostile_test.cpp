@@ -125,6 +125,17 @@ TEST_CASE("a tensor in more elements than can be counted is refused", "[unit]") 
   CHECK_THAT(problem_with(to_json(manifest)), contains("tensor layer.bias has more than"));
 }
 
+TEST_CASE("a folder without a manifest that can be relied on is refused, naming the manifest", "[unit]") {
+  const ScratchFolder scratch;
+  const auto problem = [&] {
+    return message_of<InputError>([&] { const CheckpointReader reader(scratch.path()); });
+  };
+  CHECK_THAT(problem(), contains("manifest.json") && contains("No such file"));
+  write_bytes(scratch / "manifest.json", "{}");
+  CHECK_THAT(problem(),
+             contains((scratch / "manifest.json").string()) && contains("not a checkpoint manifest"));
+}
+
 TEST_CASE("another model's checkpoint is refused, naming the tensor", "[unit]") {
   const ScratchFolder scratch;
   CheckpointReader reader(write_checkpoint(scratch.path(), 3));
