@@ -134,6 +134,11 @@ class Run {
         schedule::name_of(config_.schedule.kind), p.pipeline, config_.schedule.slices,
         config_.training.microbatches, config_.data.sequence_length, name_of(compute_type(config_))));
     progress_.note(fmt::format("run folder {}", folder_.path().string()));
+    log::write_to_files(
+        log::Level::kInfo,
+        fmt::format("rank {} of {}, {} a device: devices {}", processes_.rank, processes_.size,
+                    counted(config_.device.threads, "thread"),
+                    fmt::join(session_.topology().local_devices(), ", ")));
   }
 
   void resume(const ResumePoint& point) {
@@ -295,7 +300,7 @@ Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
     prepared.data.emplace(config);
     if (request.resume && !fs::is_directory(request.run_folder)) {
       throw_input_error(
-          "--resume: there is no run folder {}, so there is no complete checkpoint in it; start without "
+          "--resume: there is no run folder {}, so there is no checkpoint in it; start without "
           "--resume",
           request.run_folder.string());
     }

@@ -71,8 +71,11 @@ TEST_CASE("a group must contain its device, and each device once", "[unit]") {
 
 TEST_CASE("a device that fails elsewhere gives up its messages and ends the waits of the others", "[unit]") {
   InProcessHarness harness(2);
-  const auto outcomes = harness.run([](const test::DeviceContext& context) {
-    std::vector<double> buffer(100'000);
+  // Outlive the devices: until a failed one has given up its messages, others may read what it posted.
+  std::array<std::vector<double>, 2> buffers;
+  const auto outcomes = harness.run([&](const test::DeviceContext& context) {
+    std::vector<double>& buffer = buffers[context.device];
+    buffer.resize(100'000);
     const auto bytes = static_cast<std::int64_t>(buffer.size() * sizeof(double));
     if (context.device == 0) {
       (void)context.endpoint.post_send(kZeroToOne, buffer.data(), bytes);
