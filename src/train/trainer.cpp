@@ -134,6 +134,10 @@ class Run {
         schedule::name_of(config_.schedule.kind), p.pipeline, config_.schedule.slices,
         config_.training.microbatches, config_.data.sequence_length, name_of(compute_type(config_))));
     progress_.note(fmt::format("run folder {}", folder_.path().string()));
+    log::write_to_files(
+        log::Level::kInfo,
+        fmt::format("rank {} of {}, {} threads a device: devices {}", processes_.rank, processes_.size,
+                    config_.device.threads, fmt::join(session_.topology().local_devices(), ", ")));
   }
 
   void resume(const ResumePoint& point) {
