@@ -1,6 +1,7 @@
 // The program: reads the command line, runs one command, turns failures into an exit status.
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -48,6 +49,7 @@ int status_after_output(int status) {
 
 int main(int argc, char** argv) {
   slimpipe::app::open_standard_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a failed write, told like a full disk
   CLI::App app(
       "slimpipe trains long-context language models: every sequence is cut into uniform slices that flow\n"
       "through pipeline stages (SlimPipe, arXiv 2504.14519). One process drives all devices, or mpirun\n"
@@ -67,7 +69,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      return slimpipe::app::status_after_output(app.exit(error));
+    }
     if (slimpipe::comm::launcher_rank() == 0) {
       std::fprintf(stderr, "%s\n", slimpipe::app::describe_usage_error(app, error).c_str());
     }

@@ -299,7 +299,7 @@ Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
     prepared.data.emplace(config);
     if (request.resume && !fs::is_directory(request.run_folder)) {
       throw_input_error(
-          "--resume: there is no run folder {}, so there is no complete checkpoint in it; start without "
+          "--resume: there is no run folder {}, so there is no checkpoint in it; start without "
           "--resume",
           request.run_folder.string());
     }
