@@ -64,8 +64,11 @@ def metrics_hold_the_documented_fields(bench):
             same([device["device"] for device in record["devices"]], list(range(DEVICES)), f"{name}: devices")
             for device in record["devices"]:
                 same(set(device), DEVICE_FIELDS, f"{name}, step {step}, device {device['device']}")
-    output = bench.run("wild", status=1, training__lr=1e30, training__warmup_steps=0, training__max_skipped_steps=1)
+    output = bench.run("wild", status=1, training__lr=1e30, training__warmup_steps=0, training__max_skipped_steps=1,
+                       log__level="warning")
     check("is skipped" in output, output)
+    log = (bench.folder / "wild/logs/rank-0.log").read_text()
+    check(" warning step 2 is skipped" in log and " info " not in log, f"log of warnings:\n{log}")
     records = bench.metrics("wild")
     same([record["skipped"] for record in records.values()], [0, 1], "skipped")
     same(set(records[1]), RECORD_FIELDS, "a step that is not skipped")
@@ -133,6 +136,18 @@ def summary_agrees_with_the_metrics(bench):
             check(f"step 0: validation loss {first:.4f}\n" in output, f"{name}: {first} is not in\n{output}")
             check(first > summary["final_validation_loss"] > 0, f"{name}: {summary}")
         check(summary["seconds"] * 1e3 >= sum(record["step_ms"] for record in records.values()), f"{summary}")
+    # Validation on files of its own: the training is that of a run without, whatever data.validation_fraction is.
+    other = bench.folder / "other"
+    (bench.folder / "reversed.txt").write_text((bench.folder / "text.txt").read_text()[::-1])
+    subprocess.run([bench.slimpipe, "data", "prepare", "-o", other, bench.folder / "reversed.txt"], check=True,
+                   stdout=subprocess.DEVNULL)
+    first = {summary_of(bench, "one")["initial_validation_loss"]}
+    for name, file in (("file", bench.folder / "tokens"), ("other file", other)):
+        bench.run(name, data__validation=file)
+        same([record["loss"] for record in bench.metrics(name).values()],
+             [record["loss"] for record in bench.metrics("none").values()], f"{name}: losses")
+        first.add(summary_of(bench, name)["initial_validation_loss"])
+    check(len(first) == 3 and None not in first, f"validation losses of three validations: {first}")
     check(summary_of(bench, "two")["final_loss"] == summary_of(bench, "one")["final_loss"], "layouts differ")
     # A run that is resumed counts all of it.
     bench.run("parts", training__steps=STEPS // 2)
@@ -186,7 +201,7 @@ def run_folder_holds_the_documented_files(bench):
             found.setdefault(matches[0], []).append(file)
         return found
 
-    bench.run("whole", processes=2, log__trace="true")
+    bench.run("whole", processes=2, log__trace="true", log__level="debug")
     found = documented("whole")
     same(set(found), set(patterns) - {"failure.json"}, "files of a whole run")
     same(sorted(found["logs/rank-N.log"]), ["logs/rank-0.log", "logs/rank-1.log"], "a log a process")
@@ -197,6 +212,11 @@ def run_folder_holds_the_documented_files(bench):
     same(sorted(found["checkpoints/step-NNNNNNNN/"]), sorted(
         f"checkpoints/step-{STEPS:08}/{file}" for file in
         ["manifest.json", *(f"device-{device:05}.safetensors" for device in range(DEVICES))]), "a file a device")
+    bench.run("unsaved", checkpoint__at_end="false", log__level="warning")
+    found = documented("unsaved")
+    same(set(found), set(patterns) - {"failure.json", "trace-N.json", "checkpoints/step-NNNNNNNN/"},
+         "files of a run that saves nothing")
+    same((bench.folder / "unsaved/logs/rank-0.log").read_text(), "", "log of a run that has nothing to warn of")
     bench.run("failed", status=1, memory__limit=1000)
     check("failure.json" in documented("failed"), "a failed run has no failure.json")
 

@@ -13,8 +13,8 @@ HALF = STEPS // 2
 STEADY = {"training__lr_schedule": "constant"}  # a learning rate that does not depend on training.steps
 
 
-def half_a_run(bench, name="half"):
-    bench.run(name, training__steps=HALF, **STEADY)
+def half_a_run(bench, name="half", **settings):
+    bench.run(name, training__steps=HALF, **STEADY, **settings)
 
 
 def goes_on(bench, what, *, processes=0, **settings):
@@ -57,6 +57,28 @@ def other_samples_are_refused(bench):
     refused("  training.seed: ", "  data.shuffle_window: ", training__seed=9, data__shuffle_window=4)
     # With nothing left to do it is still another run.
     refused("  training.seed: ", training__seed=9, training__steps=HALF)
+
+
+def parameters(bench, name, step):
+    """The fp32 values of all parameters in a checkpoint, by name."""
+    values = {}
+    for data in (content for file, content in bench.checkpoint(name, step).items() if file != "manifest.json"):
+        start = 8 + int.from_bytes(data[:8], "little")
+        for tensor, entry in json.loads(data[8:start]).items():
+            if tensor != "__metadata__" and not tensor.startswith("moment"):
+                begin, end = entry["data_offsets"]
+                values[tensor] = data[start + begin:start + end]
+    check(values, f"{name}: no parameters in step {step}")
+    return values
+
+
+def dtype_may_change(bench):
+    half_a_run(bench, training__dtype="bf16")
+    # With a learning rate of 0 what was saved is what is saved again: all bits, though bf16 holds half of them.
+    for what, settings in (("fp32", {"training__dtype": "fp32"}), ("bf16", {"training__dtype": "bf16"})):
+        goes_on(bench, what, training__lr=0, **settings)
+        check(parameters(bench, what, STEPS) == parameters(bench, "half", HALF), f"{what}: parameters differ")
+    check(bench.numbers("fp32") != bench.numbers("bf16"), "the resumed run computes in the type it had before")
 
 
 def what_samples_do_not_depend_on_may_change(bench):
@@ -206,6 +228,7 @@ def run_killed_while_it_saves_goes_on(bench):
 if __name__ == "__main__":
     sys.exit(main(
         other_samples_are_refused,
+        dtype_may_change,
         what_samples_do_not_depend_on_may_change,
         checkpoint_without_a_stream_is_resumed_with_a_warning,
         damaged_newest_checkpoint_is_refused,

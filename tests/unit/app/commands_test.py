@@ -165,6 +165,12 @@ class Schedule(unittest.TestCase):
         command, drawing = re.search(r"\$ build/slimpipe (schedule .*)\n((?:.+\n)+)```", readme).groups()
         self.assertEqual(output_of(*shlex.split(command)), drawing)
 
+    def test_the_picture_of_the_readme_is_drawn(self):
+        picture = ROOT / "scripts/plot/schedule.svg"
+        drawn = subprocess.run([sys.executable, picture.with_name("schedule_svg.py"), "--binary", PROGRAM],
+                               capture_output=True, text=True, timeout=30, check=True).stdout
+        self.assertEqual(drawn, picture.read_text(), f"draw it again: scripts/plot/schedule_svg.py > {picture}")
+
 
 CONFIGURATION = """\
 model:
