@@ -201,7 +201,7 @@ def run_folder_holds_the_documented_files(bench):
             found.setdefault(matches[0], []).append(file)
         return found
 
-    bench.run("whole", processes=2, log__trace="true", log__level="debug")
+    bench.run("whole", processes=2, log__trace="true")
     found = documented("whole")
     same(set(found), set(patterns) - {"failure.json"}, "files of a whole run")
     same(sorted(found["logs/rank-N.log"]), ["logs/rank-0.log", "logs/rank-1.log"], "a log a process")
