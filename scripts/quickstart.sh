@@ -82,11 +82,10 @@ cmake --build build --parallel "$(nproc)" --target slimpipe
 heading "Text to tokens"
 mkdir -p runs
 tokens=$root/runs/quickstart.tokens # what configs/quickstart.yaml reads
-tokens_setting=
 if ((${#texts[@]})); then
   # Beside the run: each run can be resumed with the tokens it was trained on.
   tokens=$run_dir.tokens
-  tokens_setting=$(printf ' --set data.train=%q' "$tokens")
+  settings=(--set "data.train=$tokens" "${settings[@]}")
   mkdir -p "$(dirname "$tokens")"
   build/slimpipe data prepare --output "$tokens" "${texts[@]}"
 elif [[ -f $tokens ]] && build/slimpipe data inspect "$tokens" >/dev/null 2>&1; then
@@ -114,6 +113,8 @@ if not last <= expected:
              "(0.75 of the first). With settings of your own: more training.steps, another training.lr, more text")
 PYTHON
 
+own_settings=
+((${#settings[@]} == 0)) || own_settings=$(printf ' %q' "${settings[@]}")
 # Open MPI counts cores as slots, and refuses root unless told.
 mpirun="mpirun -np 4"
 (($(nproc) >= 4)) || mpirun+=" --oversubscribe"
@@ -125,9 +126,9 @@ token file      $tokens
 
 Next, from $root:
   the same, over four processes
-    $mpirun build/slimpipe train configs/quickstart.yaml$tokens_setting
+    $mpirun build/slimpipe train configs/quickstart.yaml$own_settings
   another layout, with a time line of one step (trace-0.json in the run folder, for ui.perfetto.dev)
-    build/slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=16 --set log.trace=true$tokens_setting
+    build/slimpipe train configs/quickstart.yaml --set parallel.pipeline=2 --set schedule.slices=16 --set log.trace=true$own_settings
   your own text
     scripts/quickstart.sh --text FILE...
   every setting, and a schedule drawn without a run

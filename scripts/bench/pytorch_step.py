@@ -16,10 +16,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
-from torch import nn
-from torch.profiler import ProfilerActivity, profile, record_function
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+    from torch.profiler import ProfilerActivity, profile, record_function
+except ImportError as problem:
+    sys.exit(f"{sys.argv[0]}: {problem}; scripts/bench/README.md says how to install PyTorch")
 
 
 @dataclass(frozen=True)

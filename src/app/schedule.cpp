@@ -21,9 +21,10 @@ struct ScheduleOptions {
                       .pipeline = 4,
                       .virtual_stages = 1,
                       .microbatches = 2,
-                      .slices = 8,
+                      .slices = 1,
                       .warmup_slope = 2};
   std::string kind = "slimpipe";
+  int slices = 0;  // 0: by kind
   std::vector<double> cost = {1, 2};
   double latency = 0;
   std::string format = "text";
@@ -41,6 +42,10 @@ int drawing_width() {
 
 int run_schedule(ScheduleOptions options) {
   options.spec.kind = *schedule::kind_from_name(options.kind);
+  constexpr int kUsualSlices = 8;
+  options.spec.slices = options.slices > 0                       ? options.slices
+                        : schedule::is_sliced(options.spec.kind) ? kUsualSlices
+                                                                 : 1;
   const schedule::Schedule built = schedule::build(options.spec);
   const std::vector<std::string> problems = schedule::validate(built);
   if (!problems.empty()) throw_error("the schedule is unsound:\n  {}", fmt::join(problems, "\n  "));
@@ -75,9 +80,10 @@ void add_schedule(CLI::App& app, Action& action) {
   command->add_option("--microbatches", options->spec.microbatches, "m, per step")
       ->check(count)
       ->capture_default_str();
-  command->add_option("--slices", options->spec.slices, "n, per microbatch; 1 for gpipe and 1f1b")
-      ->check(count)
-      ->capture_default_str();
+  command
+      ->add_option("--slices", options->slices,
+                   "n, per microbatch (default: 8; gpipe and 1f1b: 1, the only one)")
+      ->check(count);
   command
       ->add_option("--virtual-stages", options->spec.virtual_stages,
                    "v, model chunks per device; this build: 1")
@@ -112,7 +118,7 @@ void add_schedule(CLI::App& app, Action& action) {
       "its\n"
       "backward; with less room a digit is a forward of that microbatch, a letter a backward. Examples:\n"
       "  slimpipe schedule --kind slimpipe --pipeline 4 --microbatches 2 --slices 8\n"
-      "  slimpipe schedule --kind 1f1b --pipeline 4 --microbatches 2 --slices 1 --cost 8,16");
+      "  slimpipe schedule --kind 1f1b --pipeline 4 --microbatches 2 --cost 8,16");
   command->callback([options, &action] { action = [options] { return run_schedule(*options); }; });
 }
 

@@ -101,7 +101,9 @@ std::vector<Field> training_rows() {
       number(SLIMPIPE_FIELD(training.clip), {.low = 0}, "largest global gradient norm; 0: no clipping"),
       unsigned_integer(SLIMPIPE_FIELD(training.seed), "seed of the initial weights and of the sample order"),
       integer(SLIMPIPE_FIELD(training.validation_every), {0, kMaxTokens},
-              "steps between validations; 0: only at the end, where there is validation data"),
+              "steps between validations; there is one before the first step and one after the last besides, "
+              "where there "
+              "is validation data; 0: only those"),
       integer(SLIMPIPE_FIELD(training.validation_samples), {1, kMaxTokens},
               "sequences of one validation, at most"),
       integer(SLIMPIPE_FIELD(training.max_skipped_steps), {1, kMaxInt},

@@ -145,6 +145,9 @@ class Run {
     session_.load(point.checkpoint);
     if (main_process_) forget_steps_after(folder_.metrics(), state_.step);
     progress_.note(fmt::format("resumed from {}", point.checkpoint.string()));
+    if (main_process_ && config_.log.trace && config_.log.trace_step <= state_.step)
+      log::warning("no trace: step {} (log.trace_step) is done already, {} steps are", config_.log.trace_step,
+                   state_.step);
   }
 
   std::optional<double> validate() {

@@ -335,7 +335,8 @@ def no_trace_is_written_unasked(bench):
     check(not list((bench.folder / "untraced").glob("trace*")), "a trace that nobody asked for")
     # A resumed run that is past the step has none to write.
     bench.run("parts", training__steps=STEPS // 2)
-    bench.run("parts", "--resume", log__trace="true", log__trace_step=2)
+    resumed = bench.run("parts", "--resume", log__trace="true", log__trace_step=2)
+    check("no trace: step 2 (log.trace_step) is done already" in resumed, resumed)
     check(not list((bench.folder / "parts").glob("trace*")), "a trace of a step that was not executed")
 
 

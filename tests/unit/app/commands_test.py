@@ -145,6 +145,11 @@ class Schedule(unittest.TestCase):
                 peaks = " ".join(map(str, schedule["peak"]))
                 self.assertTrue(lines[2 + p].startswith(f"peak slices in flight: {peaks}; worst device: "), lines)
 
+    def test_slices_are_those_of_the_kind_where_none_are_given(self):
+        for kind in KINDS:
+            schedule = json.loads(output_of("schedule", "--kind", kind, "--format", "json"))
+            self.assertEqual(schedule["n"], 8 if kind in ("terapipe", "slimpipe") else 1)
+
     def test_costs_and_latency_count(self):
         options = [*self.options("1f1b", 2, 3, 1), "--format", "json"]
 
