@@ -73,4 +73,10 @@ std::string dump(const Loaded& loaded, bool with_origins) {
   return out;
 }
 
+std::string settings_text(const RunConfig& config) {
+  std::string text;
+  for (const Field& field : field_table()) text += fmt::format("{}: {}\n", field.key, field.text_of(config));
+  return text;
+}
+
 }  // namespace slimpipe::config

@@ -2,8 +2,10 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <random>
 #include <string>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "slimpipe/core/check.h"
@@ -12,6 +14,8 @@
 
 namespace slimpipe::io {
 namespace {
+
+constexpr const char* kLockName = ".lock";
 
 void make_folder(const std::filesystem::path& path) {
   std::error_code failure;
@@ -26,7 +30,7 @@ void make_folder(const std::filesystem::path& path) {
 
 /// An advisory lock that the system gives up with the process, however it ends.
 std::shared_ptr<const int> lock_folder(const std::filesystem::path& path) {
-  const std::filesystem::path file = path / ".lock";
+  const std::filesystem::path file = path / kLockName;
   constexpr int kMode = 0666;
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
   if (descriptor < 0) {
@@ -42,6 +46,17 @@ std::shared_ptr<const int> lock_folder(const std::filesystem::path& path) {
                       path.string());
   }
   return lock;  // a file system without locks gives none
+}
+
+/// A text that no other run has.
+void leave_mark(int descriptor, const std::filesystem::path& folder) {
+  std::random_device random;
+  const std::string text = fmt::format("{}-{:08x}{:08x}\n", ::getpid(), random(), random());
+  if (::ftruncate(descriptor, 0) != 0 ||
+      ::pwrite(descriptor, text.data(), text.size(), 0) != std::ssize(text)) {
+    throw_input_error("cannot write in the run folder {}: {}; choose another with --run-dir", folder.string(),
+                      system_reason(errno));
+  }
 }
 
 /// Whether there is a file with anything in it, or a folder with any entry. A run that failed before its
@@ -65,12 +80,27 @@ RunFolder RunFolder::create(const std::filesystem::path& path, bool resume) {
         "the run folder {} holds a run already ({}); pass --resume to go on with it, or another --run-dir",
         path.string(), trace_of_a_run.filename().string());
   }
+  leave_mark(*folder.lock_, path);
   make_folder(path / "logs");
   make_folder(folder.checkpoints());
   std::error_code failure;
   std::filesystem::remove(folder.failure(), failure);
   if (failure) throw_error("cannot remove {}: {}", folder.failure().string(), failure.message());
   return folder;
+}
+
+std::string RunFolder::mark() const {
+  std::error_code failure;
+  const std::filesystem::path file = path_ / kLockName;
+  return std::filesystem::is_regular_file(file, failure) ? read_text(file) : "";
+}
+
+bool RunFolder::is_still_there() const {
+  struct stat held {};
+  struct stat named {};
+  return lock_ == nullptr ||
+         (::fstat(*lock_, &held) == 0 && ::stat((path_ / kLockName).c_str(), &named) == 0 &&
+          held.st_dev == named.st_dev && held.st_ino == named.st_ino);
 }
 
 std::filesystem::path RunFolder::log(int rank) const {
@@ -82,7 +112,8 @@ std::filesystem::path RunFolder::trace(int rank) const {
 }
 
 bool RunFolder::claim_failure(std::string_view text) const noexcept try {
-  constexpr int kMode = 0666;  // the process's umask takes away what it must
+  if (!is_still_there()) return true;  // another run's, now
+  constexpr int kMode = 0666;          // the process's umask takes away what it must
   const int descriptor = ::open(failure().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
   if (descriptor < 0) return errno != EEXIST;
   const std::string line = to_json({{"cause", std::string(text)}}) + "\n";

@@ -60,6 +60,14 @@ RunData::RunData(const config::RunConfig& config) {
   }
 }
 
+std::string RunData::identity_text() const {
+  const auto line = [](const char* use, const data::StreamIdentity& stream) {
+    return fmt::format("{}: {} tokens with fingerprint {:016x}, of them {} to {}\n", use, stream.file_tokens,
+                       stream.file_fingerprint, stream.first_token, stream.end_token);
+  };
+  return line("training", stream_) + (validation_ ? line("validation", validation_->identity()) : "");
+}
+
 Batch RunData::make_batch(const data::BatchSource& source, std::int64_t cursor, std::int64_t count,
                           bool with_tokens) {
   Batch batch;

@@ -108,6 +108,12 @@ class Run {
       progress_.note(fmt::format("step {}: validation loss {:.4f}", state_.step, *last_validation));
     while (state_.step < config_.training.steps) {
       StepMetrics metrics = step();
+      if (!folder_.is_still_there())
+        throw_error(
+            "the run folder {} was moved, removed or replaced during the run: nothing is written into what "
+            "is "
+            "there now",
+            folder_.path().string());
       if (metrics.validation_loss) last_validation = metrics.validation_loss;
       progress_.show(metrics);
       if (metrics_) metrics_->write(to_json(metrics));
@@ -295,6 +301,7 @@ struct Prepared {
 Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
   const config::RunConfig& config = request.configuration.config;
   Prepared prepared{.data = {}, .folder = io::RunFolder(request.run_folder), .resume_point = {}};
+  check_same_everywhere(processes, "the configuration", config::settings_text(config));
   together(processes, [&] {
     const std::vector<std::string> problems = config::training_problems(config);
     if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
@@ -310,11 +317,16 @@ Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
       prepared.folder = io::RunFolder::create(request.run_folder, request.resume);
     }
   });
+  check_same_everywhere(processes, "the data", prepared.data->identity_text());
+  check_same_everywhere(processes, fmt::format("the run folder {} (its .lock)", request.run_folder.string()),
+                        prepared.folder.mark());
   if (request.resume) {  // once the folder is locked
     together(processes, [&] {
       prepared.resume_point = find_resume_point(prepared.folder.checkpoints(), config.model,
                                                 prepared.data->stream(), processes.environment().rank == 0);
     });
+    const fs::path& checkpoint = prepared.resume_point->checkpoint;
+    check_same_everywhere(processes, checkpoint.string(), manifest_text(checkpoint));
   }
   return prepared;
 }

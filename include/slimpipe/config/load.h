@@ -35,6 +35,8 @@ struct Loaded {
 /// YAML of every field; with `with_origins` a comment on each line says where it came from.
 /// load_text(dump(c)) gives c back. Fields that are not set (see training_problems) are commented out.
 [[nodiscard]] std::string dump(const Loaded& loaded, bool with_origins);
+/// Every field of a configuration, a line "key: value" each.
+[[nodiscard]] std::string settings_text(const RunConfig& config);
 /// The reference in Markdown: every key, type, default, range, meaning.
 [[nodiscard]] std::string reference();
 [[nodiscard]] std::vector<std::string> preset_names();

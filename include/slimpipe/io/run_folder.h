@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace slimpipe::io {
@@ -34,6 +35,12 @@ class RunFolder {
   [[nodiscard]] std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   [[nodiscard]] std::filesystem::path log(int rank) const;
   [[nodiscard]] std::filesystem::path trace(int rank) const;
+
+  /// What the creating process wrote into the folder's .lock, read anew; empty where there is none. Another
+  /// process that finds another mark looks at another folder.
+  [[nodiscard]] std::string mark() const;
+  /// Whether `path` is still the folder that create() locked; true where another process did.
+  [[nodiscard]] bool is_still_there() const;
 
   /// Writes {"cause": text} to failure.json if no process of the run has done so, and returns whether this
   /// was the first: only the first shows its cause to the user. True as well where the file cannot be

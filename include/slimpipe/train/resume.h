@@ -21,4 +21,7 @@ struct ResumePoint {
                                             const config::ModelConfig& model,
                                             const data::StreamIdentity& stream, bool warn);
 
+/// What identifies a checkpoint: its manifest, which has the hashes of its files.
+[[nodiscard]] std::string manifest_text(const std::filesystem::path& checkpoint);
+
 }  // namespace slimpipe::train

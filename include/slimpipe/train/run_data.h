@@ -26,6 +26,8 @@ class RunData {
   [[nodiscard]] std::int64_t samples_per_epoch() const { return train_->samples_per_epoch(); }
   /// What the training samples and their order depend on.
   [[nodiscard]] const data::StreamIdentity& stream() const { return stream_; }
+  /// Of the training and the validation data, a line each: equal where their tokens are.
+  [[nodiscard]] std::string identity_text() const;
 
  private:
   static Batch make_batch(const data::BatchSource& source, std::int64_t cursor, std::int64_t count,

@@ -171,6 +171,35 @@ def bad_input_is_told_once(bench):
     check(bench.checkpoint("twice") == before, "the run that was there is changed")
 
 
+def processes_that_were_started_unlike_are_refused(bench):
+    """mpirun starts a program of its own in each process: another setting, another folder."""
+    def unlike(name, found, *, folders=(".", "."), **second):
+        command = [*bench.mpirun]
+        for folder, settings in zip(folders, ({}, second)):
+            part = bench.command(name, training__steps=8, **settings)
+            part[part.index("--run-dir") + 1] = name  # in the folder that the process starts in
+            command += [":"] * (":" in command or "-wdir" in command) + ["-np", "1", "-wdir", bench.folder / folder]
+            command += part
+        job = bench.start_command(name, list(map(str, command)))
+        status = job.wait()
+        check(status == 2 and job.output().count(found) == 1, f"{name}: status {status}, not once: {found}\n{job.output()}")
+
+    unlike("settings", 'rank 1: the configuration is not that of rank 0: found "training.lr: 1", rank 0 has '
+           '"training.lr: 0.001"', training__lr=1)
+    (bench.folder / "elsewhere").mkdir()
+    unlike("folders", "(its .lock) is not that of rank 0", folders=(".", "elsewhere"))
+    check(not (bench.folder / "folders/metrics.jsonl").exists(), "a refused run has metrics")
+
+
+def run_ends_where_its_folder_is_moved(bench):
+    job = bench.start("moved", training__steps=100000)
+    wait_for(lambda: bench.steps_done("moved") > 2, "steps of the run")
+    (bench.folder / "moved").rename(bench.folder / "away")
+    status = job.wait()
+    check(status == 1 and "was moved, removed or replaced during the run" in job.output(), job.output())
+    check(not (bench.folder / "moved").exists(), "the folder is made anew")
+
+
 def stopped_process_is_reported_and_waited_for(bench):
     steps = 100
     bench.run("whole", training__steps=steps)
@@ -222,6 +251,8 @@ if __name__ == "__main__":
         out_of_memory_is_named_once,
         too_many_skipped_steps_end_the_run,
         bad_input_is_told_once,
+        processes_that_were_started_unlike_are_refused,
+        run_ends_where_its_folder_is_moved,
         stopped_process_is_reported_and_waited_for,
         process_that_stays_stopped_ends_the_job,
         process_that_never_starts_ends_the_job,
