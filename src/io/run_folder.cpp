@@ -81,9 +81,14 @@ RunFolder RunFolder::create(const std::filesystem::path& path, bool resume) {
         path.string(), trace_of_a_run.filename().string());
   }
   leave_mark(*folder.lock_, path);
+  std::error_code failure;
+  const auto metrics = std::filesystem::status(folder.metrics(), failure);
+  if (std::filesystem::exists(metrics) && !std::filesystem::is_regular_file(metrics)) {
+    throw_input_error("{} is no regular file; remove it, or choose another --run-dir",
+                      folder.metrics().string());
+  }
   make_folder(path / "logs");
   make_folder(folder.checkpoints());
-  std::error_code failure;
   std::filesystem::remove(folder.failure(), failure);
   if (failure) throw_error("cannot remove {}: {}", folder.failure().string(), failure.message());
   return folder;
@@ -117,9 +122,9 @@ bool RunFolder::claim_failure(std::string_view text) const noexcept try {
   const int descriptor = ::open(failure().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
   if (descriptor < 0) return errno != EEXIST;
   const std::string line = to_json({{"cause", std::string(text)}}) + "\n";
-  // The claim is the file itself: a full disk takes away its text and nothing else.
-  [[maybe_unused]] const ssize_t written = ::write(descriptor, line.data(), line.size());
+  const ssize_t written = ::write(descriptor, line.data(), line.size());
   ::close(descriptor);
+  if (written != std::ssize(line)) ::unlink(failure().c_str());  // a full disk: whole or not at all
   return true;
 } catch (...) {
   return true;

@@ -21,6 +21,17 @@ std::shared_ptr<const data::TokenFile> open_tokens(const std::string& path, cons
   return file;
 }
 
+/// One sequence and the target of its last token: with less, most of every sequence would be padding.
+void check_enough_tokens(const char* key, const data::BatchSource& source) {
+  const data::StreamIdentity stream = source.identity();
+  const std::int64_t tokens = stream.end_token - stream.first_token;
+  if (tokens > stream.sequence_length) return;
+  throw_input_error(
+      "{}: {} tokens are less than one sequence (data.sequence_length {}, and a target for its last token): "
+      "prepare more text, or shorten the sequence",
+      key, tokens, stream.sequence_length);
+}
+
 /// A validation is one forward pass over all its samples.
 void check_validation_size(const config::RunConfig& config, std::int64_t samples) {
   const std::int64_t of_a_sample = config.model.layers * config.schedule.slices;
@@ -53,8 +64,11 @@ RunData::RunData(const config::RunConfig& config) {
   }
   train_.emplace(train_file, train);
   stream_ = train_->identity();
+  check_enough_tokens("data.train", *train_);
   if (!data.validation.empty() || data.validation_fraction > 0) {
     validation_.emplace(validation_file, validation);
+    check_enough_tokens(data.validation.empty() ? "data.validation_fraction" : "data.validation",
+                        *validation_);
     validation_samples_ = std::min(config.training.validation_samples, validation_->samples_per_epoch());
     check_validation_size(config, validation_samples_);
   }

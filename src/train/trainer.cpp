@@ -100,7 +100,11 @@ class Run {
                                  config_.training.steps));
       return;
     }
-    if (main_process_) io::write_text_atomically(folder_.config(), resolved_configuration_);
+    if (main_process_) {
+      std::error_code ignored;
+      fs::remove(folder_.summary(), ignored);  // of the run that is gone on with: it says that all is well
+      io::write_text_atomically(folder_.config(), resolved_configuration_);
+    }
     std::optional<double> first_validation;
     std::optional<double> last_validation = validate();
     first_validation = last_validation;

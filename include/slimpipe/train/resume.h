@@ -2,6 +2,7 @@
 // Where a resumed run goes on, found and checked before anything of the run is made or written.
 
 #include <filesystem>
+#include <string>
 
 #include "slimpipe/config/run_config.h"
 #include "slimpipe/data/batch_source.h"

@@ -162,6 +162,8 @@ def bad_input_is_told_once(bench):
         "processes with mpirun", processes=2, device__per_process=1)
     bad("slices", "schedule.slices", schedule__slices=5)
     bad("damaged", "run.yaml", data__train=bench.folder / "run.yaml")
+    bad("short", "are less than one sequence (data.sequence_length 1048576",
+        data__sequence_length=1 << 20, data__validation_fraction=0)
     bad("vocabulary", "model.vocabulary is 100", model__vocabulary=100)
     output = bench.run("nothing", "--resume", status=2)
     check(output.count("there is no checkpoint") == 1, output)
