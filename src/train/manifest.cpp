@@ -84,6 +84,12 @@ class ManifestParser {
     }
     manifest_.state = {field("step"),    field("cursor"),         field("updates"),
                        field("skipped"), field("skipped_in_row"), {}};
+    const TrainingState& s = manifest_.state;
+    if (s.updates > s.step || s.skipped != s.step - s.updates || s.skipped_in_row > s.skipped) {
+      throw_input_error(
+          "{}: state has {} steps, {} updates, {} skipped and {} in a row, which do not fit together",
+          path_.string(), s.step, s.updates, s.skipped, s.skipped_in_row);
+    }
   }
 
   void parse_stream(const Json& stream) {

@@ -63,8 +63,8 @@ TEST_CASE("saving changes nothing, and the same state is saved in the same bytes
   session.initialise();
   take_steps(session, kMicrobatches, 0, 1);
   const SessionState before = state_of(session);
-  const fs::path one = session.save(scratch / "one", {.step = 1}, 1);
-  const fs::path two = session.save(scratch / "two", {.step = 1}, 1);
+  const fs::path one = session.save(scratch / "one", {.step = 1, .updates = 1}, 1);
+  const fs::path two = session.save(scratch / "two", {.step = 1, .updates = 1}, 1);
   CHECK(differences(state_of(session), before, true) == nothing());
   for (const char* name : {"manifest.json", "device-00000.safetensors", "device-00001.safetensors"}) {
     CHECK(read_bytes(one / name) == read_bytes(two / name));
@@ -156,11 +156,11 @@ TEST_CASE("a checkpoint that cannot be written fails with its cause and leaves t
   const ScratchFolder scratch;
   train::Session session(matrix_config({Kind::kSlimPipe, 4, 4, kMicrobatches, 2, false}), {});
   session.initialise();
-  const fs::path former = session.save(scratch / "checkpoints", {.step = 1}, 1);
+  const fs::path former = session.save(scratch / "checkpoints", {.step = 1, .updates = 1}, 1);
   SECTION("the disk is full") {
     const FileSizeLimit full(20'000);
     const std::string message =
-        message_of<Error>([&] { session.save(scratch / "checkpoints", {.step = 2}, 1); });
+        message_of<Error>([&] { session.save(scratch / "checkpoints", {.step = 2, .updates = 2}, 1); });
     CHECK_THAT(message, contains("writing the checkpoint"));
     CHECK_THAT(message, contains("step-00000002.partial/device-0000"));
     CHECK_THAT(message, contains("File too large"));
@@ -168,14 +168,14 @@ TEST_CASE("a checkpoint that cannot be written fails with its cause and leaves t
   SECTION("a parameter is not finite") {
     change_master(session, "lm_head.weight", [](std::vector<float>& values) { values[3] = -INFINITY; });
     const std::string message =
-        message_of<Error>([&] { session.save(scratch / "checkpoints", {.step = 2}, 1); });
+        message_of<Error>([&] { session.save(scratch / "checkpoints", {.step = 2, .updates = 2}, 1); });
     CHECK_THAT(message, contains("writing the checkpoint"));
     CHECK_THAT(message, contains("element 3 of tensor lm_head.weight is -inf after the last update"));
   }
   SECTION("a file stands where the folder should be") {
     write_bytes(scratch / "elsewhere", "");
     const std::string message =
-        message_of<Error>([&] { session.save(scratch / "elsewhere", {.step = 2}, 1); });
+        message_of<Error>([&] { session.save(scratch / "elsewhere", {.step = 2, .updates = 2}, 1); });
     CHECK_THAT(message, contains("cannot create the checkpoint folder"));
   }
   CHECK(train::newest_checkpoint(scratch / "checkpoints") == former);

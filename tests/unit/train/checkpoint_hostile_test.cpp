@@ -82,6 +82,7 @@ TEST_CASE("edited manifests are refused, each with what is wrong", "[unit]") {
   CHECK_THAT(problem("\"cursor\": 12", "\"cursor\": 18446744073709551615"), contains("state.cursor"));
   CHECK_THAT(problem("\"cursor\": 12", "\"cursor\": \"12\""), contains("state.cursor"));
   CHECK_THAT(problem("\"cursor\": 12,", ""), contains("cursor"));
+  CHECK_THAT(problem("\"step\": 3", "\"step\": 4"), contains("which do not fit together"));
   CHECK_THAT(problem("\"xxh3_64\": \"", "\"xxh3_64\": \"0"), contains("16 hexadecimal digits"));
   CHECK_THAT(problem("\"seed\": 18446744073709551615", "\"seed\": -1"), contains("stream.seed is -1"));
   CHECK_THAT(problem("\"file_tokens\": 5000", "\"file_tokens\": 3999"), contains("is not one that can be"));
