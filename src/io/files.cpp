@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
@@ -23,6 +24,13 @@ std::string read_text(const std::filesystem::path& path, std::int64_t limit) {
   std::string text(static_cast<std::size_t>(file.bytes()), '\0');
   text.resize(file.read(0, std::as_writable_bytes(std::span(text))));
   return text;
+}
+
+bool is_at(const std::filesystem::path& path, int descriptor) {
+  struct stat open {};
+  struct stat named {};
+  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &named) == 0 && S_ISREG(open.st_mode) &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
 void write_text_atomically(const std::filesystem::path& path, std::string_view text) {

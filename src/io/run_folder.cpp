@@ -5,7 +5,6 @@
 #include <random>
 #include <string>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "slimpipe/core/check.h"
@@ -101,11 +100,7 @@ std::string RunFolder::mark() const {
 }
 
 bool RunFolder::is_still_there() const {
-  struct stat held {};
-  struct stat named {};
-  return lock_ == nullptr ||
-         (::fstat(*lock_, &held) == 0 && ::stat((path_ / kLockName).c_str(), &named) == 0 &&
-          held.st_dev == named.st_dev && held.st_ino == named.st_ino);
+  return lock_ == nullptr || is_at(path_ / kLockName, *lock_);
 }
 
 std::filesystem::path RunFolder::log(int rank) const {

@@ -37,14 +37,6 @@ void refuse_all_but_a_file(const std::filesystem::path& path) {
   throw_error("cannot write {}: it is {}, and only a regular file is replaced", path.string(), what);
 }
 
-/// Whether the name still stands for the open file.
-bool is_at(const std::filesystem::path& path, int descriptor) {
-  struct stat open {};
-  struct stat named {};
-  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &named) == 0 && S_ISREG(open.st_mode) &&
-         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
-}
-
 /// Waits for the lock. A file system without locks gives none.
 void lock(int descriptor) {
   while (::flock(descriptor, LOCK_EX) != 0 && errno == EINTR) {

@@ -16,6 +16,8 @@ namespace slimpipe::io {
 /// The text under its final name, synced, or what was there before (io/staged_file.h). Throws Error with path
 /// and reason where it cannot be written, or where `path` is there and no regular file.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
+/// Whether `path` (not a link at its end) still stands for the regular file that is open as `descriptor`.
+[[nodiscard]] bool is_at(const std::filesystem::path& path, int descriptor);
 /// The system's words for an error number, and what to do where a limit or a full disk is the reason.
 [[nodiscard]] std::string system_reason(int error);
 /// fsync of a folder, so that a rename inside it is durable. Throws Error with path and reason; a file system
