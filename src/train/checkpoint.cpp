@@ -218,7 +218,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
 
 CheckpointReader::CheckpointReader(fs::path checkpoint)
     : checkpoint_(std::move(checkpoint)),
-      manifest_(parse_manifest(io::read_text(checkpoint_ / kManifestName), checkpoint_ / kManifestName)) {}
+      manifest_(parse_manifest(manifest_text(checkpoint_), checkpoint_ / kManifestName)) {}
 
 io::SafetensorsReader& CheckpointReader::open(const std::string& file, const std::string& tensor) {
   if (const auto it = files_.find(file); it != files_.end()) return it->second;
@@ -287,6 +287,10 @@ void CheckpointReader::read(const std::string& stored_name, const std::vector<st
         "training.lr",
         checkpoint_.string(), begin + *place, stored_name, out[*place], way_on_without(checkpoint_));
   }
+}
+
+std::string manifest_text(const fs::path& checkpoint) {
+  return io::read_text(checkpoint / kManifestName);
 }
 
 }  // namespace slimpipe::train

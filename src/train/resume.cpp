@@ -4,7 +4,6 @@
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
-#include "slimpipe/io/files.h"
 #include "slimpipe/train/run_data.h"
 
 namespace slimpipe::train {
@@ -64,10 +63,6 @@ ResumePoint find_resume_point(const fs::path& checkpoints, const config::ModelCo
   check_same_model(reader, model, *newest);
   check_same_stream(reader.manifest().state, stream, *newest, warn);
   return {.checkpoint = *newest, .state = reader.manifest().state};
-}
-
-std::string manifest_text(const fs::path& checkpoint) {
-  return io::read_text(checkpoint / "manifest.json");
 }
 
 }  // namespace slimpipe::train

@@ -69,6 +69,9 @@ struct Manifest {
 /// Throws InputError naming `path` and what is wrong.
 [[nodiscard]] Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
 
+/// What identifies a checkpoint: its manifest, which has the hashes of its files.
+[[nodiscard]] std::string manifest_text(const std::filesystem::path& checkpoint);
+
 /// Index of the first infinity or NaN.
 [[nodiscard]] std::optional<std::int64_t> first_not_finite(std::span<const float> values);
 

@@ -2,7 +2,6 @@
 // Where a resumed run goes on, found and checked before anything of the run is made or written.
 
 #include <filesystem>
-#include <string>
 
 #include "slimpipe/config/run_config.h"
 #include "slimpipe/data/batch_source.h"
@@ -21,8 +20,5 @@ struct ResumePoint {
 [[nodiscard]] ResumePoint find_resume_point(const std::filesystem::path& checkpoints,
                                             const config::ModelConfig& model,
                                             const data::StreamIdentity& stream, bool warn);
-
-/// What identifies a checkpoint: its manifest, which has the hashes of its files.
-[[nodiscard]] std::string manifest_text(const std::filesystem::path& checkpoint);
 
 }  // namespace slimpipe::train
