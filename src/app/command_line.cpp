@@ -70,9 +70,14 @@ CLI::Validator number_in(double low, double high) {
           ""};
 }
 
-CLI::Validator not_empty() {
+CLI::Validator one_line() {
   return {[](std::string& text) -> std::string {
-            return text.empty() ? "expected a name, found an empty text" : std::string();
+            if (text.empty()) return "expected a name, found an empty text";
+            const auto control =
+                std::ranges::find_if(text, [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; });
+            if (control == text.end()) return {};
+            return fmt::format("expected a name of printable characters, found 0x{:02x} at byte {}",
+                               static_cast<unsigned char>(*control), control - text.begin() + 1);
           },
           ""};
 }

@@ -12,8 +12,8 @@ namespace slimpipe::app {
 [[nodiscard]] CLI::Validator integer_in(int low, int high);
 /// A number in [low, high].
 [[nodiscard]] CLI::Validator number_in(double low, double high);
-/// A name or path: anything but the empty text.
-[[nodiscard]] CLI::Validator not_empty();
+/// A name or path: anything but the empty text and control characters, which would be printed with it.
+[[nodiscard]] CLI::Validator one_line();
 /// One of these words; `unavailable` are those that are known and that this build has not.
 [[nodiscard]] CLI::Validator one_of(std::vector<std::string> words,
                                     std::vector<std::string> unavailable = {});

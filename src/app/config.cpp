@@ -11,7 +11,7 @@ namespace slimpipe::app {
 void add_config_options(CLI::App& command, ConfigOptions& options, bool file_required) {
   CLI::Option* file = command.add_option("config", options.file, "YAML configuration file")
                           ->type_name("FILE")
-                          ->check(not_empty());
+                          ->check(one_line());
   if (file_required) file->required();
   command
       .add_option("--set", options.overrides, "Set one value, e.g. --set training.steps=200; may be repeated")

@@ -25,11 +25,11 @@ void add_prepare(CLI::App& command, Action& action) {
   CLI::App* prepare = command.add_subcommand("prepare", "Make a token file from text or JSON lines");
   prepare->add_option("input", options->prepare.inputs, "Text files (one document each) or JSON lines files")
       ->type_name("FILE")
-      ->check(not_empty())
+      ->check(one_line())
       ->required();
   prepare->add_option("-o,--output", options->prepare.output, "Token file to write")
       ->type_name("FILE")
-      ->check(not_empty())
+      ->check(one_line())
       ->required();
   prepare
       ->add_option("--format", options->format,
@@ -38,7 +38,7 @@ void add_prepare(CLI::App& command, Action& action) {
       ->check(one_of({"auto", "text", "jsonl"}))
       ->capture_default_str();
   prepare->add_option("--text-key", options->prepare.text_key, "JSON key that holds a document's text")
-      ->check(not_empty())
+      ->check(one_line())
       ->capture_default_str();
   prepare->footer(
       "Tokens are the bytes of the text, and 256 ends a document: set model.vocabulary to 257 or more.\n"
@@ -62,7 +62,7 @@ void add_inspect(CLI::App& command, Action& action) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* inspect = command.add_subcommand("inspect", "Print what a token file holds");
-  inspect->add_option("file", options->file, "Token file")->type_name("FILE")->check(not_empty())->required();
+  inspect->add_option("file", options->file, "Token file")->type_name("FILE")->check(one_line())->required();
   inspect->add_option("--samples", options->samples, "Documents whose beginning is shown")
       ->capture_default_str()
       ->check(integer_in(0, 1000));

@@ -98,7 +98,7 @@ void add_train(CLI::App& app, Action& action) {
       ->add_option("--run-dir", options->run_folder,
                    "Folder for everything the run writes (default: runs/CONFIG-DATE)")
       ->type_name("DIR")
-      ->check(not_empty());
+      ->check(one_line());
   command->add_flag("--resume", options->resume,
                     "Go on from the newest checkpoint in --run-dir, in any pipeline layout");
   command->footer(

@@ -79,4 +79,16 @@ std::string settings_text(const RunConfig& config) {
   return text;
 }
 
+std::map<std::string, std::string> identity_of(const ModelConfig& model) {
+  RunConfig config;
+  config.model = model;
+  std::map<std::string, std::string> settings;
+  for (const Field& field : field_table()) {
+    const bool of_the_model = field.key.starts_with("model.");
+    if (of_the_model && field.key != "model.preset" && field.key != "model.init_std")
+      settings.emplace(field.key, field.text_of(config));
+  }
+  return settings;
+}
+
 }  // namespace slimpipe::config

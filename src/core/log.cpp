@@ -1,5 +1,6 @@
 #include "slimpipe/core/log.h"
 
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -39,6 +40,12 @@ struct Log {
     terminal->set_color_mode(wants_colour(STDERR_FILENO) ? spdlog::color_mode::always
                                                          : spdlog::color_mode::never);
     apply(Options{});
+    // A full disk takes the log away, not the run; told once, in words of our own.
+    logger.set_error_handler([told = false](const std::string& why) mutable {
+      if (!told)
+        std::fprintf(stderr, "slimpipe: cannot write the log, and goes on without: %s\n", why.c_str());
+      told = true;
+    });
   }
 
   void write(spdlog::level::level_enum level, std::string_view text) {
@@ -72,6 +79,10 @@ void configure(const Options& options) {
 void add_file(const std::filesystem::path& file) {
   Log& log = instance();
   const std::scoped_lock lock(log.mutex);
+  std::error_code missing;
+  if (std::filesystem::exists(file, missing) && !std::filesystem::is_regular_file(file, missing)) {
+    throw_error("cannot write the log file {}: it is there and no regular file; remove it", file.string());
+  }
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
     sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");

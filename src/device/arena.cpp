@@ -196,8 +196,9 @@ void Arena::fail(Scope scope, std::int64_t bytes, const char* name, std::span<co
                                stats_.total_live, reserved_);
   std::string scopes = table();
   scopes.pop_back();  // no error ends with a newline
-  throw OutOfMemory(fmt::format("{}: out of memory: {} needs {} bytes ({}{}), but {}\n{}", options_.owner,
-                                name, bytes, name_of(scope), shapes_of(tensors), why, scopes));
+  throw OutOfMemory(
+      scope, fmt::format("{}: out of memory: {} needs {} bytes ({}{}), but {}\n{}", options_.owner, name,
+                         bytes, name_of(scope), shapes_of(tensors), why, scopes));
 }
 
 void Buffer::reset() noexcept {

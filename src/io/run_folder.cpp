@@ -19,7 +19,7 @@ constexpr const char* kLockName = ".lock";
 void make_folder(const std::filesystem::path& path) {
   std::error_code failure;
   std::filesystem::create_directories(path, failure);
-  if (!failure && !std::filesystem::is_directory(path))
+  if (!failure && !std::filesystem::is_directory(path, failure) && !failure)
     failure = std::make_error_code(std::errc::not_a_directory);
   if (failure) {
     throw_input_error("cannot make the run folder {}: {}; choose another with --run-dir", path.string(),

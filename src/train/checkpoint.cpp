@@ -210,7 +210,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
   if (all.empty()) return std::nullopt;
   const fs::path& newest = all.back().path;
   if (const std::string damage = damage_of(all.back(), Thoroughness::kSizes); !damage.empty()) {
-    throw_input_error("the newest checkpoint, {}, is damaged: {}. {}", newest.string(), damage,
+    throw_input_error("nothing can go on from the newest checkpoint, {}: {}. {}", newest.string(), damage,
                       way_on_without(newest));
   }
   return newest;

@@ -1,11 +1,13 @@
 // The text of a checkpoint's manifest. What parse_manifest returns can be relied on: sizes are in range, file
-// names stay inside the folder, and the pieces of every tensor cover it exactly once.
+// names stay inside the folder, the pieces of every tensor cover it exactly once, and nothing was changed
+// since it was written.
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "slimpipe/core/check.h"
 #include "slimpipe/io/files.h"
@@ -21,7 +23,14 @@ namespace {
 constexpr const char* kFormat = "slimpipe-checkpoint";
 constexpr int kVersion = 1;
 constexpr const char* kDtype = "F32";
+constexpr const char* kOwnHash = "xxh3_64";  // of everything else in the manifest
 constexpr std::int64_t kMaxElements = std::numeric_limits<std::int64_t>::max() / 8;
+
+std::string own_hash(Json manifest) {
+  manifest.erase(kOwnHash);
+  const std::string text = manifest.dump();
+  return io::hash_text(io::hash_bytes(std::as_bytes(std::span(text))));
+}
 
 /// Reads one manifest; every problem names the file.
 class ManifestParser {
@@ -29,15 +38,24 @@ class ManifestParser {
   ManifestParser(const Json& json, const fs::path& path) : json_(json), path_(path) {}
 
   Manifest parse() {
-    if (json_.at("format") != kFormat || json_.at("version") != kVersion) {
-      throw_input_error("{}: expected format \"{}\" version {}, found {} version {}", path_.string(), kFormat,
-                        kVersion, json_.at("format").dump(), json_.at("version").dump());
+    if (json_.at("format") != kFormat) {
+      throw_input_error("{}: expected format \"{}\", found {}", path_.string(), kFormat,
+                        json_.at("format").dump());
+    }
+    if (json_.at("version") != kVersion) {
+      throw_input_error("{}: expected version {} of the format, found {}: use the slimpipe that wrote it",
+                        path_.string(), kVersion, json_.at("version").dump());
     }
     parse_state(json_.at("state"));
-    // Added within version 1: manifests from before it lack it.
+    // These three were added within version 1: manifests from before lack them.
     if (const auto stream = json_.find("stream"); stream != json_.end()) parse_stream(*stream);
+    if (const auto model = json_.find("model"); model != json_.end()) model->get_to(manifest_.state.model);
     for (const Json& file : json_.at("files")) parse_file(file);
     for (const auto& [name, tensor] : json_.at("tensors").items()) parse_tensor(name, tensor);
+    if (const auto hash = json_.find(kOwnHash); hash != json_.end() && *hash != own_hash(json_)) {
+      throw_input_error("{}: it was changed after it was written: its xxh3-64 is {}, it says {}",
+                        path_.string(), own_hash(json_), hash->dump());
+    }
     return std::move(manifest_);
   }
 
@@ -82,8 +100,8 @@ class ManifestParser {
         throw_input_error("{}: state.{} is {}, expected at most 2^50", path_.string(), key, field(key));
       }
     }
-    manifest_.state = {field("step"),    field("cursor"),         field("updates"),
-                       field("skipped"), field("skipped_in_row"), {}};
+    manifest_.state = {
+        field("step"), field("cursor"), field("updates"), field("skipped"), field("skipped_in_row"), {}, {}};
     const TrainingState& s = manifest_.state;
     if (s.updates > s.step || s.skipped != s.step - s.updates || s.skipped_in_row > s.skipped) {
       throw_input_error(
@@ -194,6 +212,7 @@ std::string to_json(const Manifest& manifest) {
                    {"skipped", manifest.state.skipped},
                    {"skipped_in_row", manifest.state.skipped_in_row}};
   if (manifest.state.stream) json["stream"] = stream_json(*manifest.state.stream);
+  if (!manifest.state.model.empty()) json["model"] = manifest.state.model;
   json["files"] = Json::array();
   for (const FileRecord& file : manifest.files) {
     json["files"].push_back(
@@ -207,6 +226,7 @@ std::string to_json(const Manifest& manifest) {
     }
     json["tensors"][name] = {{"dtype", kDtype}, {"shape", tensor.shape}, {"pieces", std::move(pieces)}};
   }
+  json[kOwnHash] = own_hash(json);
   return json.dump(1) + "\n";
 }
 

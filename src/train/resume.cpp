@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "slimpipe/config/load.h"
 #include "slimpipe/core/check.h"
 #include "slimpipe/core/log.h"
 #include "slimpipe/train/run_data.h"
@@ -10,6 +11,8 @@ namespace slimpipe::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+using Settings = std::map<std::string, std::string>;
 
 /// Every tensor the model has, in its shape, and none besides.
 void check_same_model(const CheckpointReader& reader, const config::ModelConfig& model,
@@ -25,6 +28,47 @@ void check_same_model(const CheckpointReader& reader, const config::ModelConfig&
   for (const model::ParameterSpec& spec : table.entries()) {
     for (const Role role : kRoles) (void)reader.record(stored_name(spec.name, role), spec.shape);
   }
+}
+
+/// "model.heads: 4 in the checkpoint, 2 now", a line for each setting that differs. What a checkpoint does
+/// not name its writer did not have, which is to say that it had the default.
+std::vector<std::string> differences(const Settings& checkpoint, const Settings& now) {
+  const Settings defaults = config::identity_of({});
+  const auto value = [](const Settings& settings, const std::string& key) -> const std::string* {
+    const auto found = settings.find(key);
+    return found == settings.end() ? nullptr : &found->second;
+  };
+  std::vector<std::string> lines;
+  for (const auto& [key, here] : now) {
+    const std::string* there = value(checkpoint, key);
+    if (there == nullptr) there = value(defaults, key);
+    if (*there != here) lines.push_back(fmt::format("{}: {} in the checkpoint, {} now", key, *there, here));
+  }
+  for (const auto& [key, there] : checkpoint) {
+    if (value(now, key) == nullptr)
+      lines.push_back(fmt::format("{}: {} in the checkpoint, not known to this build", key, there));
+  }
+  return lines;
+}
+
+/// Heads, rotary embedding and epsilon leave no trace in the shapes of tensors.
+void check_same_settings(const TrainingState& state, const config::ModelConfig& model,
+                         const fs::path& checkpoint, bool warn) {
+  if (state.model.empty()) {
+    if (warn) {
+      log::warning(
+          "{} does not record the settings of its model: make sure that the section model is that of the run "
+          "it is from",
+          checkpoint.string());
+    }
+    return;
+  }
+  const std::vector<std::string> lines = differences(state.model, config::identity_of(model));
+  if (lines.empty()) return;
+  throw_input_error(
+      "--resume: {} is of a model with other settings:\n  {}\nSet what differs back to the checkpoint's "
+      "values, or start a new run in another --run-dir",
+      checkpoint.string(), fmt::join(lines, "\n  "));
 }
 
 /// The cursor counts samples of one stream: in another it would repeat some and leave out others. Layout,
@@ -60,6 +104,7 @@ ResumePoint find_resume_point(const fs::path& checkpoints, const config::ModelCo
                       checkpoints.string());
   }
   const CheckpointReader reader(*newest);
+  check_same_settings(reader.manifest().state, model, *newest, warn);
   check_same_model(reader, model, *newest);
   check_same_stream(reader.manifest().state, stream, *newest, warn);
   return {.checkpoint = *newest, .state = reader.manifest().state};

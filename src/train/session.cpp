@@ -61,8 +61,8 @@ void naming_the_site(const FirstError& first_error, Work work) {
   } catch (const std::exception& error) {
     const auto report = first_error.report();
     if (!report) throw;
-    if (dynamic_cast<const device::OutOfMemory*>(&error) != nullptr)
-      throw device::OutOfMemory(describe(*report));
+    if (const auto* lack = dynamic_cast<const device::OutOfMemory*>(&error))
+      throw device::OutOfMemory(lack->scope(), describe(*report));
     if (is_out_of_host_memory(error)) throw OutOfHostMemory(describe(*report));
     throw Error(describe(*report));
   }

@@ -52,8 +52,17 @@ std::string host_memory_advice(const config::RunConfig& config) {
       config.data.sequence_length);
 }
 
-/// Which settings would make the run smaller on a device.
-std::string memory_advice(const config::RunConfig& config) {
+/// Which settings would make the run smaller on a device, where memory for `scope` lacked.
+std::string memory_advice(const config::RunConfig& config, device::Scope scope) {
+  using device::Scope;
+  // Slices and sequences make none of these smaller, nor does bf16: in either type a parameter, its remainder
+  // and its moments have 12 bytes.
+  if (scope == Scope::kWeights || scope == Scope::kMasterWeights || scope == Scope::kOptimizer) {
+    return fmt::format(
+        "\nTo have fewer parameters on each device: more pipeline devices (parallel.pipeline is {}), or a "
+        "smaller model; or raise memory.limit",
+        config.parallel.pipeline);
+  }
   return fmt::format(
       "\nTo need less on each device: more pipeline devices (parallel.pipeline is {}), more slices "
       "(schedule.slices is {}), schedule.warmup_slope 1 (is {}), memory.recompute selective (is {}), "
@@ -64,7 +73,8 @@ std::string memory_advice(const config::RunConfig& config) {
 
 /// What to do about a failure, to follow its text; empty where that says it.
 std::string advice_on(const std::exception& failure, const config::RunConfig& config) {
-  if (dynamic_cast<const device::OutOfMemory*>(&failure) != nullptr) return memory_advice(config);
+  if (const auto* lack = dynamic_cast<const device::OutOfMemory*>(&failure))
+    return memory_advice(config, lack->scope());
   return is_out_of_host_memory(failure) ? host_memory_advice(config) : "";
 }
 
@@ -88,6 +98,7 @@ class Run {
       session_.initialise();
     }
     state_.stream = data_.stream();
+    state_.model = config::identity_of(config_.model);
     if (main_process_) metrics_.emplace(folder.metrics());
   }
 
@@ -311,7 +322,8 @@ Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
     if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
     check_devices(config, processes.environment());
     prepared.data.emplace(config);
-    if (request.resume && !fs::is_directory(request.run_folder)) {
+    std::error_code none;
+    if (request.resume && !fs::is_directory(request.run_folder, none)) {
       throw_input_error(
           "--resume: there is no run folder {}, so there is no checkpoint in it; start without "
           "--resume",

@@ -31,6 +31,6 @@ target_compile_options(slimpipe_options INTERFACE
   -Woverloaded-virtual -Wimplicit-fallthrough -Werror -ffp-contract=off)
 if(SLIMPIPE_SANITIZE)
   string(REPLACE ";" "," sanitizers "${SLIMPIPE_SANITIZE}")
-  add_compile_options(-fsanitize=${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all -g)
+  add_compile_options(-fsanitize=${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${sanitizers})
 endif()

@@ -53,7 +53,12 @@ struct ArenaStats {
 
 class OutOfMemory : public Error {
  public:
-  using Error::Error;
+  /// `scope`: what the memory was for.
+  OutOfMemory(Scope scope, const std::string& what) : Error(what), scope_(scope) {}
+  [[nodiscard]] Scope scope() const { return scope_; }
+
+ private:
+  Scope scope_;
 };
 
 class Arena {

@@ -5,11 +5,11 @@
 //   <folder>/step-00000100/device-00000.safetensors, one file a device, in parallel
 //
 // Tensors are named as in the parameter table; the fp32 master is NAME itself, the moments are
-// "moment1/NAME" and "moment2/NAME". The manifest has the run's state, with what identifies the samples it
-// was trained on, and lists files (bytes, xxh3-64 hash) and, for every logical tensor, the pieces it is
-// stored in (file, first element, count): a later sharding adds pieces, not a new format. Everything is
-// written to "<name>.partial", synced and renamed: a folder with a checkpoint's name that lacks something was
-// damaged afterwards, and is reported, never passed over.
+// "moment1/NAME" and "moment2/NAME". The manifest has the run's state, with what identifies the model and the
+// samples it was trained on, a hash of itself, and lists files (bytes, xxh3-64 hash) and, for every logical
+// tensor, the pieces it is stored in (file, first element, count): a later sharding adds pieces, not a new
+// format. Everything is written to "<name>.partial", synced and renamed: a folder with a checkpoint's name
+// that lacks something was damaged afterwards, and is reported, never passed over.
 
 #include <cstdint>
 #include <filesystem>
@@ -34,6 +34,8 @@ struct TrainingState {
   std::int64_t skipped_in_row = 0;
   /// The stream that the cursor is a place in; absent in checkpoints from before it was recorded.
   std::optional<data::StreamIdentity> stream;
+  /// The model's settings (config::identity_of); empty in checkpoints from before they were recorded.
+  std::map<std::string, std::string> model;
   bool operator==(const TrainingState&) const = default;
 };
 

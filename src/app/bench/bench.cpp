@@ -27,10 +27,6 @@ void check_sizes(const bench::BenchOptions& options) {
     throw_input_error("--slices {}: expected a divisor of --sequence-length {}", options.slices,
                       options.sequence_length);
   }
-  if (options.layers % 2 != 0) {
-    throw_input_error("--layers {}: expected a multiple of 2, so that two devices can share them",
-                      options.layers);
-  }
 }
 
 constexpr const char* kHowToRead =
@@ -87,13 +83,13 @@ void add_hidden(CLI::App& benchmark, const Options& options) {
 }
 
 /// The sizes of a model.
-void add_model(CLI::App& benchmark, const Options& options) {
+void add_model(CLI::App& benchmark, const Options& options, const char* layers) {
   add_hidden(benchmark, options);
   benchmark.add_option("--head-size", options->head_size, "Head size, a multiple of 8")
       ->check(integer_in(8, 256))
       ->capture_default_str();
-  benchmark.add_option("--layers", options->layers, "Decoder layers, a multiple of 2")
-      ->check(integer_in(2, 1024))
+  benchmark.add_option("--layers", options->layers, layers)
+      ->check(integer_in(1, 1024))
       ->capture_default_str();
 }
 
@@ -147,7 +143,7 @@ void add_bench(CLI::App& app, Action& action) {
            "the best of 5 short loops before each step. The peak of memory is the run's.",
        .example = "--sequence-length 8192 --slices 16"},
       bench::bench_step);
-  add_model(*step, options);
+  add_model(*step, options, "Decoder layers");
   add_step_options(*step, options);
   for (CLI::App* benchmark : {gemm, attention, step}) add_dtype(*benchmark, options);
   CLI::App* pipeline = add_benchmark(
@@ -159,7 +155,7 @@ void add_bench(CLI::App& app, Action& action) {
            "memory the run's.",
        .example = "--hidden 512"},
       bench::bench_pipeline);
-  add_model(*pipeline, options);
+  add_model(*pipeline, options, "Decoder layers, a multiple of 2");
 }
 
 }  // namespace slimpipe::app

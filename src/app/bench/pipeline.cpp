@@ -83,10 +83,11 @@ void bench_schedules(const BenchOptions& options) {
 }  // namespace
 
 void bench_pipeline(const BenchOptions& options) {
-  if (allowed_cores() < 2) {
-    std::printf("two devices need two cores; this process may use one: no measurement\n");
-    return;
+  if (options.layers % 2 != 0) {
+    throw_input_error("--layers {}: expected a multiple of 2, so that two devices can share them",
+                      options.layers);
   }
+  if (allowed_cores() < 2) throw_error("two devices need two cores, and this process may use one");
   bench_schedules(options);
   bench_executor(options);
 }

@@ -72,6 +72,9 @@ def file_that_may_not_grow_is_told_like_a_full_disk(bench):
         told = next((line for line in output.splitlines() if advice in line), "")
         check(str(bench.folder / name / what) in told, f"{name}: {what} is not told:\n{output}")
         check(what in json.loads((bench.folder / name / "failure.json").read_text())["cause"], "failure.json")
+    # Not even a line of the log: told once, in words of our own.
+    status, output = limited(bench.command("log"), resource.RLIMIT_FSIZE, 64)
+    check(status == 1 and output.count("cannot write the log") == 1 and "LOG ERROR" not in output, output)
     status, output = limited([bench.slimpipe, "data", "prepare", "-o", bench.folder / "short", bench.folder / "text.txt"],
                              resource.RLIMIT_FSIZE, 4096)
     check(status == 1 and f"{bench.folder / 'short'}: {advice}" in output, f"prepare: exit status {status}:\n{output}")
@@ -147,11 +150,35 @@ def checkpoint_of_another_model_is_refused(bench):
         check(bench.checkpoint("model") == before, "the checkpoint is changed")
         check(not (bench.folder / "model" / "failure.json").exists(), "a run that is whole is called failed")
 
-    refused("has the shape [48, 32], this run's model needs [64, 32]", model__ffn=64)
-    refused("has the shape [257, 32], this run's model needs [300, 32]", model__vocabulary=300)
-    refused("it is a checkpoint of another model (model.layers is 8,", model__layers=8)
-    refused("it is a checkpoint of another model (model.layers is 4, model.tied_embeddings true)",
-            model__tied_embeddings="true")
+    def all_are_refused(ffn, vocabulary, layers, tied):
+        refused(ffn, model__ffn=64)
+        refused(vocabulary, model__vocabulary=300)
+        refused(layers, model__layers=8)
+        refused(tied, model__tied_embeddings="true")
+
+    all_are_refused("  model.ffn: 48 in the checkpoint, 64 now", "  model.vocabulary: 257 in the checkpoint, 300 now",
+                    "  model.layers: 4 in the checkpoint, 8 now",
+                    "  model.tied_embeddings: false in the checkpoint, true now")
+    # Earlier manifests do not have the settings: the tensors tell.
+    manifest = bench.folder / "model" / "checkpoints" / f"step-{STEPS:08}" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    del content["model"], content["xxh3_64"]
+    manifest.write_text(json.dumps(content))
+    before = bench.checkpoint("model")
+    all_are_refused("has the shape [48, 32], this run's model needs [64, 32]",
+                    "has the shape [257, 32], this run's model needs [300, 32]",
+                    "it is a checkpoint of another model (model.layers is 8,",
+                    "it is a checkpoint of another model (model.layers is 4, model.tied_embeddings true)")
+
+
+def pipe_for_a_log_is_refused(bench):
+    """Whoever opens one to write waits for a reader, which may never come."""
+    for processes in (0, 2):
+        logs = bench.folder / f"pipe{processes}" / "logs"
+        logs.mkdir(parents=True)
+        os.mkfifo(logs / "rank-0.log")
+        output = bench.run(logs.parent.name, processes=processes, status=1)
+        check(output.count(f"cannot write the log file {logs}/rank-0.log: it is there and no regular file") == 1, output)
 
 
 def folder_of_a_live_run_is_locked(bench):
@@ -210,6 +237,7 @@ if __name__ == "__main__":
         skipped_steps_are_not_saved,
         update_that_is_not_finite_is_not_saved,
         checkpoint_of_another_model_is_refused,
+        pipe_for_a_log_is_refused,
         folder_of_a_live_run_is_locked,
         lack_of_host_memory_or_threads_is_told_and_can_be_mended,
         finished_run_is_left_as_it_is,

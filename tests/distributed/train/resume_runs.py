@@ -104,14 +104,45 @@ def what_samples_do_not_depend_on_may_change(bench):
     check(tokens == (3 * HALF + 5 * (STEPS - HALF)) * 32, f"{tokens} tokens with other microbatches")
 
 
-def checkpoint_without_a_stream_is_resumed_with_a_warning(bench):
+def other_models_of_the_same_shapes_are_refused(bench):
+    half_a_run(bench)
+    checkpoint = bench.checkpoint("half", HALF)
+    for processes, lines, settings in (
+            (0, ["model.heads: 4 in the checkpoint, 2 now", "model.kv_heads: 2 in the checkpoint, 1 now",
+                 "model.head_size: 8 in the checkpoint, 16 now"],
+             {"model__heads": 2, "model__kv_heads": 1, "model__head_size": 16}),
+            (2, ["model.norm_epsilon: 1e-05 in the checkpoint, 0.001 now"], {"model__norm_epsilon": 1e-3}),
+            (0, ["model.rope.theta: 10000 in the checkpoint, 500000 now"], {"model__rope__theta": 500000}),
+            (0, ["model.rope.kind: plain in the checkpoint, ntk now", "model.rope.factor: 1 in the checkpoint, 2 now"],
+             {"model__rope__kind": "ntk", "model__rope__factor": 2})):
+        output = bench.run("half", "--resume", status=2, processes=processes, **{**STEADY, **settings})
+        check(f"step-{HALF:08} is of a model with other settings" in output, output)
+        found = [line.strip() for line in output.splitlines() if " in the checkpoint, " in line]
+        check(sorted(found) == sorted(lines), f"expected {lines}:\n{output}")
+        check(bench.checkpoint("half", HALF) == checkpoint, "the checkpoint is changed")
+    # How weights were drawn is no part of what they mean.
+    goes_on(bench, "init", model__init_std=0.5)
+
+
+def checkpoint_of_another_version_is_not_called_damaged(bench):
+    half_a_run(bench)
+    path = bench.folder / "half" / "checkpoints" / f"step-{HALF:08}" / "manifest.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    output = bench.run("half", "--resume", status=2, **STEADY)
+    check("expected version 1 of the format, found 2: use the slimpipe that wrote it" in output, output)
+    check("damaged" not in output, output)
+
+
+def checkpoint_without_stream_and_model_is_resumed_with_a_warning(bench):
     half_a_run(bench)
     path = bench.folder / "half" / "checkpoints" / f"step-{HALF:08}" / "manifest.json"
     manifest = json.loads(path.read_text())
-    del manifest["stream"]
+    for added_since in ("stream", "model", "xxh3_64"):
+        del manifest[added_since]
     path.write_text(json.dumps(manifest))
     output = bench.run("half", "--resume", **STEADY)
     check(output.count("does not record the data it was trained on") == 1, output)
+    check(output.count("does not record the settings of its model") == 1, output)
     # The next checkpoint has it again.
     check("training.seed: 1 in the checkpoint, 9 now" in bench.run("half", "--resume", status=2, training__seed=9,
                                                                    **STEADY), "the stream is not recorded")
@@ -230,7 +261,9 @@ if __name__ == "__main__":
         other_samples_are_refused,
         dtype_may_change,
         what_samples_do_not_depend_on_may_change,
-        checkpoint_without_a_stream_is_resumed_with_a_warning,
+        other_models_of_the_same_shapes_are_refused,
+        checkpoint_of_another_version_is_not_called_damaged,
+        checkpoint_without_stream_and_model_is_resumed_with_a_warning,
         damaged_newest_checkpoint_is_refused,
         damaged_metrics_are_mended_or_told,
         run_killed_while_it_saves_goes_on,

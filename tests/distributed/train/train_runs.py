@@ -128,6 +128,7 @@ def out_of_memory_is_named_once(bench):
         output = bench.run(f"tiny{processes}", processes=processes, status=1, memory__limit=1000)
         check(output.count("out of memory") == 1, f"named not once:\n{output}")
         check("allocation of the parameters" in output, output)
+        check("To have fewer parameters on each device" in output and "slices" not in output, output)
 
 
 def too_many_skipped_steps_end_the_run(bench):

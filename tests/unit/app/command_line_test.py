@@ -4,6 +4,7 @@
 Usage: command_line_test.py PROGRAM
 """
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -151,6 +152,23 @@ class CommandLine(unittest.TestCase):
             self.assertIn(f"{option}: expected a name, found an empty text", self.refused(*command))
         for setting in ("", "=3"):
             self.assertIn(f"--set {setting}: expected KEY=VALUE", self.refused("config", "show", *SIZED, "--set", setting))
+
+    def test_a_name_that_would_act_on_the_terminal_is_refused(self):
+        for command, option in ((["train", "x.yaml", "--run-dir", "a\nslimpipe: all is well"], "--run-dir"),
+                                (["config", "show", "a\x1b[2Jb"], "config"), (["data", "inspect", "a\x7f"], "file")):
+            error = self.refused(*command)
+            self.assertIn(f"{option}: expected a name of printable characters, found 0x", error)
+            self.assertNotIn(command[-1], error)
+
+    def test_a_run_folder_with_too_long_a_name_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tokens = os.path.join(folder, "tokens")
+            subprocess.run([PROGRAM, "data", "prepare", "-o", tokens, __file__], check=True, capture_output=True)
+            config = os.path.join(folder, "run.yaml")
+            pathlib.Path(config).write_text("training: {steps: 1}\n")
+            run = ["train", config, *SIZED, "--set", f"data.train={tokens}", "--run-dir", os.path.join(folder, "n" * 300)]
+            self.assertIn("cannot make the run folder", self.refused(*run))
+            self.assertIn("--resume: there is no run folder", self.refused(*run, "--resume"))
 
     def test_a_schedule_too_large_to_build_is_refused(self):
         self.assertEqual(self.refused("schedule", "--slices", "1048576"),

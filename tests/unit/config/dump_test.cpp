@@ -125,6 +125,20 @@ TEST_CASE("a dump says where each value came from", "[unit]") {
   CHECK(dump(loaded, false).find("preset tiny") == std::string::npos);
 }
 
+TEST_CASE("a model is identified by all its settings but its name and where its weights came from",
+          "[unit]") {
+  RunConfig config;
+  const std::map<std::string, std::string> before = identity_of(config.model);
+  for (const Field& field : field_table()) {
+    CAPTURE(field.key);
+    const bool identifies =
+        field.key.starts_with("model.") && field.key != "model.preset" && field.key != "model.init_std";
+    CHECK(before.count(std::string(field.key)) == (identifies ? 1 : 0));
+  }
+  config.model.rope.theta = 12345.678;
+  CHECK(identity_of(config.model).at("model.rope.theta") == "12345.678");
+}
+
 TEST_CASE("a file name with control characters cannot break out of a comment", "[unit]") {
   const Loaded loaded = load_text("model: {preset: tiny}\ndata: {sequence_length: 8}\n", "a\nb.yaml", {});
   check_same(load_text(dump(loaded, true), "dump.yaml", {}).config, loaded.config);

@@ -2,7 +2,9 @@
 // Small checkpoints made without a training session.
 
 #include <algorithm>
+#include <map>
 #include <span>
+#include <string>
 
 #include "slimpipe/io/files.h"
 #include "slimpipe/train/checkpoint.h"
@@ -39,6 +41,11 @@ inline data::StreamIdentity some_stream() {
           .seed = 0xffffffffffffffff};
 }
 
+/// As many of a model's settings as a test needs.
+inline std::map<std::string, std::string> some_model() {
+  return {{"model.heads", "4"}, {"model.rope.kind", "plain"}};
+}
+
 /// Writes the files into the partial folder of `step` and returns the manifest, ready to be committed.
 inline train::Manifest write_parts(const std::filesystem::path& folder, std::int64_t step) {
   const std::filesystem::path partial = train::begin_checkpoint(folder, step);
@@ -51,7 +58,8 @@ inline train::Manifest write_parts(const std::filesystem::path& folder, std::int
                     .updates = step - 1,
                     .skipped = 1,
                     .skipped_in_row = 0,
-                    .stream = some_stream()};
+                    .stream = some_stream(),
+                    .model = some_model()};
   manifest.files = {write_part(partial, "a.safetensors", {entry(kWeight, {2, 4})}, {0, 1, 2, 3, 4, 5, 6, 7}),
                     write_part(partial, "b.safetensors", {entry(kWeight, {1, 4}), entry(kBias, {2})},
                                {8, 9, 10, 11, 20, 21})};

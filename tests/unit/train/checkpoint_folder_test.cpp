@@ -24,7 +24,7 @@ TEST_CASE("what was written is read back, in any part", "[unit]") {
   CHECK(saved == scratch / "step-00000007");
   CHECK(read_all(saved) == all_values());
   CheckpointReader reader(saved);
-  CHECK(reader.manifest().state == TrainingState{7, 28, 6, 1, 0, some_stream()});
+  CHECK(reader.manifest().state == TrainingState{7, 28, 6, 1, 0, some_stream(), some_model()});
   const std::vector<float> values = all_values();
   for (std::int64_t begin = 0; begin < 12; ++begin) {
     for (std::int64_t count = 0; begin + count <= 12; ++count) {
@@ -97,7 +97,8 @@ TEST_CASE("a damaged newest checkpoint is refused, with what is wrong and the wa
   const auto problem = [&] {
     return message_of<InputError>([&] { (void)newest_checkpoint(scratch.path()); });
   };
-  CHECK_THAT(problem(), contains("the newest checkpoint, " + newest.string() + ", is damaged: " + damage));
+  CHECK_THAT(problem(),
+             contains("nothing can go on from the newest checkpoint, " + newest.string() + ": " + damage));
   const auto way_on = [&](const std::string& aside, const char* step) {
     return contains(
         fmt::format(". Remove or rename {} to go on from the newest whole checkpoint before it, {}", aside,
