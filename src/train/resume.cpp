@@ -32,21 +32,16 @@ void check_same_model(const CheckpointReader& reader, const config::ModelConfig&
 
 /// "model.heads: 4 in the checkpoint, 2 now", a line for each setting that differs. What a checkpoint does
 /// not name its writer did not have, which is to say that it had the default.
-std::vector<std::string> differences(const Settings& checkpoint, const Settings& now) {
-  const Settings defaults = config::identity_of({});
-  const auto value = [](const Settings& settings, const std::string& key) -> const std::string* {
-    const auto found = settings.find(key);
-    return found == settings.end() ? nullptr : &found->second;
-  };
+std::vector<std::string> differences(Settings checkpoint, const Settings& now) {
+  checkpoint.merge(config::identity_of({}));
   std::vector<std::string> lines;
-  for (const auto& [key, here] : now) {
-    const std::string* there = value(checkpoint, key);
-    if (there == nullptr) there = value(defaults, key);
-    if (*there != here) lines.push_back(fmt::format("{}: {} in the checkpoint, {} now", key, *there, here));
-  }
   for (const auto& [key, there] : checkpoint) {
-    if (value(now, key) == nullptr)
+    const auto here = now.find(key);
+    if (here == now.end()) {
       lines.push_back(fmt::format("{}: {} in the checkpoint, not known to this build", key, there));
+    } else if (here->second != there) {
+      lines.push_back(fmt::format("{}: {} in the checkpoint, {} now", key, there, here->second));
+    }
   }
   return lines;
 }

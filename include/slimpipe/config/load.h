@@ -38,7 +38,7 @@ struct Loaded {
 [[nodiscard]] std::string dump(const Loaded& loaded, bool with_origins);
 /// Every field of a configuration, a line "key: value" each.
 [[nodiscard]] std::string settings_text(const RunConfig& config);
-/// What a model computes with its weights, besides their shapes: the settings of the model by dotted key, as
+/// What decides which weights a model has and what it computes with them: its settings by dotted key, as
 /// text. Not among them: model.preset (a name for the others) and model.init_std (where weights came from).
 [[nodiscard]] std::map<std::string, std::string> identity_of(const ModelConfig& model);
 /// The reference in Markdown: every key, type, default, range, meaning.
