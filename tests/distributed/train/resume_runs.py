@@ -122,6 +122,18 @@ def other_models_of_the_same_shapes_are_refused(bench):
         check(bench.checkpoint("half", HALF) == checkpoint, "the checkpoint is changed")
     # How weights were drawn is no part of what they mean.
     goes_on(bench, "init", model__init_std=0.5)
+    # A setting that this build has not is none it could honour; one that the writer had not was at its default.
+    path = bench.folder / "half" / "checkpoints" / f"step-{HALF:08}" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["xxh3_64"], manifest["model"]["model.norm_epsilon"]
+    path.write_text(json.dumps(manifest))
+    goes_on(bench, "default")
+    output = bench.run("half", "--resume", status=2, model__norm_epsilon=1e-3, **STEADY)
+    check("model.norm_epsilon: 1e-05 in the checkpoint, 0.001 now" in output, output)
+    manifest["model"]["model.experts"] = "8"
+    path.write_text(json.dumps(manifest))
+    output = bench.run("half", "--resume", status=2, **STEADY)
+    check("model.experts: 8 in the checkpoint, not known to this build" in output, output)
 
 
 def checkpoint_of_another_version_is_not_called_damaged(bench):
