@@ -79,17 +79,22 @@ MpiRequests::MpiRequests(const Topology& topology, int max_plain_bytes, Patience
                  "MPI has rank {} of {}, the topology process {} of {}", rank, size, topology.this_process(),
                  topology.processes());
   check_tags();
-  const Waiting waiting(watch_, "all processes of the run to make the communicator of the devices' messages");
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "duplicate the communicator");
-  check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "set its error handler");
+  const Waiting waiting(watch_,
+                        "all processes of the run to make the communicators of the devices' messages");
+  for (MPI_Comm* communicator : {&messages_communicator_, &control_communicator_}) {
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, communicator), "duplicate the communicator");
+    check_mpi(MPI_Comm_set_errhandler(*communicator, MPI_ERRORS_RETURN), "set its error handler");
+  }
 }
 
 MpiRequests::~MpiRequests() {
   if (!idle()) abandon();
   // Freeing is collective; after a failure the others may not come.
   if (abandoned_ || std::uncaught_exceptions() > 0) return;
-  const Waiting waiting(watch_, "all processes of the run to free the communicator of the devices' messages");
-  MPI_Comm_free(&communicator_);
+  const Waiting waiting(watch_,
+                        "all processes of the run to free the communicators of the devices' messages");
+  MPI_Comm_free(&control_communicator_);
+  MPI_Comm_free(&messages_communicator_);
 }
 
 void MpiRequests::check_tags() const {
@@ -113,17 +118,23 @@ int MpiRequests::tag_of(const Channel& channel) const {
          static_cast<int>(channel.purpose);
 }
 
+MPI_Comm MpiRequests::communicator_of(const Channel& channel) const {
+  return channel.purpose == Purpose::kControl ? control_communicator_ : messages_communicator_;
+}
+
 void MpiRequests::start(MpiMessagePointer message) {
   const MessageType type(message->bytes, max_plain_bytes_);
   const int tag = tag_of(message->channel);
   MPI_Request request = MPI_REQUEST_NULL;
   if (message->direction == Direction::kSend) {
     check_mpi(MPI_Isend(message->source, type.count(), type.get(),
-                        topology_.process_of(message->channel.destination), tag, communicator_, &request),
+                        topology_.process_of(message->channel.destination), tag,
+                        communicator_of(message->channel), &request),
               "post a send");
   } else {
     check_mpi(MPI_Irecv(message->destination, type.count(), type.get(),
-                        topology_.process_of(message->channel.source), tag, communicator_, &request),
+                        topology_.process_of(message->channel.source), tag, communicator_of(message->channel),
+                        &request),
               "post a receive");
   }
   requests_.push_back(request);

@@ -37,9 +37,10 @@ using MpiMessagePointer = std::shared_ptr<MpiMessage>;
 
 class MpiRequests {
  public:
-  /// Duplicates the world communicator (all processes together) and checks that every channel has a tag.
+  /// Duplicates the world communicator (all processes together), once for the devices' messages and once for
+  /// control traffic, and checks that every channel has a tag.
   /// A message longer than `max_plain_bytes` is sent as one element of a derived type, since MPI counts
-  /// are int; tests lower the limit. `patience` is for the others to come to the making of the communicator.
+  /// are int; tests lower the limit. `patience` is for the others to come to the making of the communicators.
   MpiRequests(const Topology& topology, int max_plain_bytes, PatienceLimits patience);
   ~MpiRequests();
   MpiRequests(const MpiRequests&) = delete;
@@ -58,13 +59,15 @@ class MpiRequests {
 
  private:
   [[nodiscard]] int tag_of(const Channel& channel) const;
+  [[nodiscard]] MPI_Comm communicator_of(const Channel& channel) const;
   void check_tags() const;
 
   const Topology topology_;
   const int max_plain_bytes_;
-  MPI_Comm communicator_ = MPI_COMM_NULL;
+  MPI_Comm messages_communicator_ = MPI_COMM_NULL;
+  MPI_Comm control_communicator_ = MPI_COMM_NULL;
   bool abandoned_ = false;
-  WaitWatch watch_;  ///< of the communicator's making and freeing
+  WaitWatch watch_;  ///< of the communicators' making and freeing
   // Outstanding, in the order posted; the two run in parallel as MPI wants an array of requests.
   std::vector<MPI_Request> requests_;
   std::vector<MpiMessagePointer> messages_;
