@@ -82,14 +82,10 @@ CLI::Validator one_line() {
           ""};
 }
 
-CLI::Validator one_of(std::vector<std::string> words, std::vector<std::string> unavailable) {
-  return {[words = std::move(words), unavailable = std::move(unavailable)](std::string& text) -> std::string {
+CLI::Validator one_of(std::vector<std::string> words) {
+  return {[words = std::move(words)](std::string& text) -> std::string {
             if (std::ranges::count(words, text) > 0) return {};
-            const std::string list = fmt::format("{}", fmt::join(words, ", "));
-            if (std::ranges::count(unavailable, text) > 0) {
-              return fmt::format("{} is not available in this build (this build has: {})", text, list);
-            }
-            return fmt::format("expected one of {}, found '{}'", list, text);
+            return fmt::format("expected one of {}, found '{}'", fmt::join(words, ", "), text);
           },
           ""};
 }

@@ -14,9 +14,8 @@ namespace slimpipe::app {
 [[nodiscard]] CLI::Validator number_in(double low, double high);
 /// A name or path: anything but the empty text and control characters, which would be printed with it.
 [[nodiscard]] CLI::Validator one_line();
-/// One of these words; `unavailable` are those that are known and that this build has not.
-[[nodiscard]] CLI::Validator one_of(std::vector<std::string> words,
-                                    std::vector<std::string> unavailable = {});
+/// One of these words.
+[[nodiscard]] CLI::Validator one_of(std::vector<std::string> words);
 
 /// What was wrong with a command line that `app` failed to parse, and which --help to read.
 [[nodiscard]] std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& error);

@@ -1,5 +1,6 @@
 #include "slimpipe/schedule/schedule.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fmt/ranges.h>
 #include <memory>
@@ -24,12 +25,22 @@ struct ScheduleOptions {
                       .slices = 1,
                       .warmup_slope = 2};
   std::string kind = "slimpipe";
-  int slices = 0;  // 0: by kind
+  int virtual_stages = 0;  // 0: by kind
+  int slices = 0;          // 0: by kind
   std::vector<double> cost = {1, 2};
   double latency = 0;
   std::string format = "text";
   int width = 0;
 };
+
+/// F,B has the two parts of a backward take half of B each; F,B,W gives them apart.
+schedule::UniformCost uniform_cost_of(const ScheduleOptions& options) {
+  const std::vector<double>& cost = options.cost;
+  return {.forward = cost[0],
+          .backward_input = cost.size() == 3 ? cost[1] : cost[1] / 2,
+          .backward_weight = cost.size() == 3 ? cost[2] : cost[1] / 2,
+          .latency = options.latency};
+}
 
 /// Times are bounded so that no sum of them, nor any share of one in another, leaves the range of a double.
 constexpr double kMaxTime = 1e100;
@@ -43,14 +54,16 @@ int drawing_width() {
 int run_schedule(ScheduleOptions options) {
   options.spec.kind = *schedule::kind_from_name(options.kind);
   constexpr int kUsualSlices = 8;
-  options.spec.slices = options.slices > 0                       ? options.slices
-                        : schedule::is_sliced(options.spec.kind) ? kUsualSlices
-                                                                 : 1;
+  schedule::Spec& spec = options.spec;
+  spec.virtual_stages =
+      options.virtual_stages > 0 ? options.virtual_stages : schedule::least_virtual_stages(spec.kind);
+  const int usual_slices = spec.virtual_stages > 1 ? std::max(kUsualSlices, spec.pipeline) : kUsualSlices;
+  spec.slices = options.slices > 0 ? options.slices : schedule::is_sliced(spec.kind) ? usual_slices : 1;
   const schedule::Schedule built = schedule::build(options.spec);
   const std::vector<std::string> problems = schedule::validate(built);
   if (!problems.empty()) throw_error("the schedule is unsound:\n  {}", fmt::join(problems, "\n  "));
   const schedule::Simulation simulation =
-      schedule::simulate(built, schedule::uniform_cost(options.cost[0], options.cost[1], options.latency));
+      schedule::simulate(built, schedule::uniform_cost(uniform_cost_of(options)));
   if (options.format == "json") {
     std::printf("%s\n", schedule::to_json(built, simulation).c_str());
   } else {
@@ -71,7 +84,7 @@ void add_schedule(CLI::App& app, Action& action) {
       ->add_option("--kind", options->kind,
                    fmt::format("Order of the forwards and backwards: {}", fmt::join(kinds, ", ")))
       ->type_name("KIND")
-      ->check(one_of(kinds, schedule::unavailable_kind_names()))
+      ->check(one_of(kinds))
       ->capture_default_str();
   const auto count = integer_in(1, 1 << 20);
   command->add_option("--pipeline", options->spec.pipeline, "p, devices")
@@ -82,25 +95,25 @@ void add_schedule(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--slices", options->slices,
-                   "n, per microbatch (default: 8; gpipe and 1f1b: 1, the only one)")
+                   "n, per microbatch (default: 8, or one a device; kinds that do not slice: 1)")
       ->check(count);
   command
-      ->add_option("--virtual-stages", options->spec.virtual_stages,
-                   "v, model chunks per device; this build: 1")
-      ->check(count)
-      ->capture_default_str();
+      ->add_option("--virtual-stages", options->virtual_stages,
+                   "v, model chunks per device (default: 2 for interleaved-1f1b, zb-v and v-half, else 1)")
+      ->check(count);
   command
       ->add_option("--warmup-slope", options->spec.warmup_slope,
                    "Forwards by which the warm-up grows from each device to the one before it (slimpipe)")
       ->check(count)
       ->capture_default_str();
   command
-      ->add_option("--cost", options->cost,
-                   "Times of a slice's forward and backward (gpipe, 1f1b: a sequence's)")
-      ->type_name("F,B")
+      ->add_option(
+          "--cost", options->cost,
+          "Times of a slice's forward and backward (of a sequence where kinds do not slice), or of forward, "
+          "backward for inputs and backward for weights")
+      ->type_name("F,B[,W]")
       ->delimiter(',')
-      ->type_size(2)
-      ->expected(1)
+      ->expected(2, 3)
       ->check(number_in(1 / kMaxTime, kMaxTime))
       ->default_str("1,2");
   command

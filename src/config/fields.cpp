@@ -44,16 +44,19 @@ std::vector<Field> layout_rows() {
           .only({"1"}),
       integer(SLIMPIPE_FIELD(parallel.pipeline), {1, kMaxDevices}, "devices that share the layers"),
       integer(SLIMPIPE_FIELD(parallel.virtual_stages), {1, kMaxUnits},
-              "pieces of the model on each pipeline device")
-          .only({"1"}),
+              "pieces of the model on each pipeline device; 2 or more for interleaved-1f1b, 2 for zb-v and "
+              "v-half, any number for slimpipe and slimpipe-zb, 1 for the others"),
 
       enumeration(SLIMPIPE_FIELD(schedule.kind), schedule::kind_names(),
-                  "order of the forwards and backwards of a step; gpipe and 1f1b take whole sequences")
-          .without(schedule::unavailable_kind_names()),
+                  "order of the forwards and backwards of a step; terapipe, slimpipe and slimpipe-zb cut "
+                  "sequences into "
+                  "slices, the others take whole ones"),
       integer(SLIMPIPE_FIELD(schedule.slices), {1, kMaxUnits},
-              "equal parts a sequence is cut into; a divisor of data.sequence_length, 1 for gpipe and 1f1b"),
+              "equal parts a sequence is cut into; a divisor of data.sequence_length, 1 for kinds that take "
+              "whole sequences; at least pipeline where virtual_stages is above 1"),
       integer(SLIMPIPE_FIELD(schedule.warmup_slope), {1, kMaxUnits},
-              "forwards by which the warm-up grows from each device to the one before it; for slimpipe"),
+              "forwards by which the warm-up grows from each device to the one before it; for slimpipe and "
+              "slimpipe-zb"),
       choice(SLIMPIPE_FIELD(schedule.exchange), {"none", "pairwise", "balanced"},
              "how devices even out attention work among themselves")
           .only({"none"}),

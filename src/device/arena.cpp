@@ -49,6 +49,8 @@ std::string_view name_of(Scope scope) {
       return "optimizer";
     case Scope::kSavedActivations:
       return "saved_activations";
+    case Scope::kDeferred:
+      return "deferred";
     case Scope::kKvGradients:
       return "kv_gradients";
     case Scope::kExchange:

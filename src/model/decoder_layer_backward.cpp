@@ -30,6 +30,13 @@ device::KvGradientBlock DecoderLayer::allocate_kv_gradient(const device::Executi
   return block;
 }
 
+void DecoderLayer::defer(LayerSaved& saved, LayerBackward& state) {
+  for (device::Buffer* part : {&saved.x_part, &saved.weight_part, &state.d_out_part, &state.act_part,
+                               &state.ffn_part, &state.qkv_part}) {
+    if (*part) part->rescope(Scope::kDeferred);
+  }
+}
+
 void DecoderLayer::post_attention_backward_input(const device::ExecutionContext& context,
                                                  const SliceRef& slice, LayerSaved& saved,
                                                  LayerBackward& state) const {

@@ -47,7 +47,7 @@ Engine::~Engine() {
 
 void Engine::make_device(DeviceContext& context) {
   context.progress.doing("allocation of the parameters");
-  context.chunks = place_chunks(schedule_, context.pipeline_rank, static_cast<int>(options_.model.layers));
+  context.chunks = place_chunks(schedule_, context.pipeline_rank, options_.stage_layers);
   context.holds_first_stage = std::ranges::any_of(context.chunks, &ChunkPlacement::first);
   context.holds_last_stage = std::ranges::any_of(context.chunks, &ChunkPlacement::last);
   context.device = backend_.make_device(

@@ -5,8 +5,9 @@
 #include <map>
 
 #include "slimpipe/core/check.h"
+#include "slimpipe/runtime/placement.h"
 #include "slimpipe/runtime/progress.h"
-#include "slimpipe/schedule/validate.h"
+#include "slimpipe/schedule/channels.h"
 
 namespace slimpipe::runtime {
 
@@ -34,14 +35,21 @@ const char* content_of(comm::Purpose purpose) {
 /// Compiles one pipeline rank.
 class Compiler {
  public:
-  Compiler(const schedule::Schedule& schedule, const CompileInput& input, int rank)
+  Compiler(const schedule::Schedule& schedule, const schedule::ChannelMap& channels,
+           const CompileInput& input, int rank)
       : schedule_(schedule), input_(input), rank_(rank) {
     program_.device = input.devices[rank];
     program_.training = schedule.training;
     program_.spec = schedule.spec;
-    const int stages = schedule.spec.stages();
     for (const int stage : schedule.stage_of[rank]) {
-      program_.first_layers.push_back(stage * (input.layers / stages));
+      program_.first_layers.push_back(layers_before(input.stage_layers, stage));
+    }
+    for (const schedule::Channel& channel : channels.channels) {
+      if (channel.source != rank) continue;
+      const bool activation = channel.payload == schedule::Payload::kActivation;
+      const auto purpose = activation ? comm::Purpose::kActivation : comm::Purpose::kGradient;
+      program_.sends_in_flight[{program_.device, input.devices[channel.destination], purpose}] =
+          std::max(2, channel.outstanding);
     }
   }
 
@@ -52,7 +60,7 @@ class Compiler {
       if (i + 1 < actions.size()) post_receive(actions[i + 1]);
       compile_action(actions[i]);
     }
-    for (auto& [channel, sends] : sends_in_flight_) {
+    for (auto& [channel, sends] : sends_under_way_) {
       while (!sends.empty()) wait_oldest_send(sends);
     }
     if (schedule_.training && input_.tied_bytes > 0) combine_tied_gradients();
@@ -64,9 +72,8 @@ class Compiler {
   [[nodiscard]] int device_of_stage(int stage) const { return input_.devices[schedule_.device_of(stage)]; }
 
   [[nodiscard]] std::vector<LayerStep> steps_of(const Action& action) const {
-    const int stages = schedule_.spec.stages();
-    const schedule::ChunkShape shape{stage_of(action), stages, input_.layers / stages};
-    return schedule::expand(action, shape, schedule_.spec.slices, schedule_.training);
+    return schedule::expand(action, schedule::shape_of(schedule_, rank_, action.chunk, input_.stage_layers),
+                            schedule_.spec.slices, schedule_.training);
   }
 
   int add_transfer(const comm::Channel& channel, std::int64_t bytes) {
@@ -114,8 +121,8 @@ class Compiler {
     const int peer = device_of_stage(stage_of(action) + (activation ? 1 : -1));
     const auto purpose = activation ? comm::Purpose::kActivation : comm::Purpose::kGradient;
     const comm::Channel channel{program_.device, peer, purpose};
-    auto& sends = sends_in_flight_[channel];
-    while (static_cast<int>(sends.size()) >= sends_in_flight(schedule_.spec)) wait_oldest_send(sends);
+    auto& sends = sends_under_way_[channel];
+    while (std::ssize(sends) >= program_.sends_in_flight.at(channel)) wait_oldest_send(sends);
     const int transfer = add_transfer(channel, input_.message_bytes);
     add(StepKind::kPostSend, phase, action, -1, transfer);
     sends.push_back(program_.steps.back());
@@ -155,24 +162,24 @@ class Compiler {
   int rank_;
   Program program_;
   std::deque<int> receives_posted_;
-  std::map<comm::Channel, std::deque<Step>> sends_in_flight_;
+  std::map<comm::Channel, std::deque<Step>> sends_under_way_;
 };
 
 }  // namespace
 
-int sends_in_flight(const schedule::Spec& spec) {
-  return std::max(2, schedule::outstanding_sends(spec));
-}
-
 std::vector<Program> compile(const schedule::Schedule& schedule, const CompileInput& input) {
   const int pipeline = schedule.spec.pipeline;
-  SLIMPIPE_CHECK(input.layers > 0 && input.layers % schedule.spec.stages() == 0, "{} layers, {} stages",
-                 input.layers, schedule.spec.stages());
+  SLIMPIPE_CHECK(std::ssize(input.stage_layers) == schedule.spec.stages(),
+                 "layers of {} stages for {} stages", input.stage_layers.size(), schedule.spec.stages());
   SLIMPIPE_CHECK(static_cast<int>(input.devices.size()) == pipeline, "{} devices for a pipeline of {}",
                  input.devices.size(), pipeline);
+  auto channels = schedule::connect(schedule);
+  const auto waits = schedule::plan_outstanding_sends(schedule, channels);
+  SLIMPIPE_CHECK(waits.empty(), "the schedule does not end: {}", waits.front());
   std::vector<Program> programs;
   programs.reserve(pipeline);
-  for (int rank = 0; rank < pipeline; ++rank) programs.push_back(Compiler(schedule, input, rank).run());
+  for (int rank = 0; rank < pipeline; ++rank)
+    programs.push_back(Compiler(schedule, channels, input, rank).run());
   return programs;
 }
 

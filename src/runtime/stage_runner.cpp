@@ -37,12 +37,6 @@ StageRunner::StageRunner(device::Device& device, model::ParameterStore& store,
 StageRunner::~StageRunner() = default;
 
 void StageRunner::begin(const Program& program, const StepTokens& tokens) {
-  for (const Step& step : program.steps) {
-    SLIMPIPE_CHECK(step.action.kind != schedule::ActionKind::kBackwardInput &&
-                       step.action.kind != schedule::ActionKind::kBackwardWeight,
-                   "\"{}\": backwards for inputs and for weights apart are not available in this build",
-                   describe(step));
-  }
   program_ = &program;
   gradient_scale_ = static_cast<float>(tokens.gradient_scale);
   const int m = program.spec.microbatches;
@@ -119,8 +113,8 @@ std::vector<double> StageRunner::losses() {
 
 void StageRunner::check_nothing_left() const {
   std::string left;
-  for (const Scope scope : {Scope::kSavedActivations, Scope::kKvGradients, Scope::kExchange, Scope::kTransfer,
-                            Scope::kWorkspace}) {
+  for (const Scope scope : {Scope::kSavedActivations, Scope::kDeferred, Scope::kKvGradients, Scope::kExchange,
+                            Scope::kTransfer, Scope::kWorkspace}) {
     for (const std::string& name : device_.arena().live(scope)) left += "\n  " + name;
   }
   SLIMPIPE_CHECK(left.empty(), "device {} still holds memory of the step:{}", device_.index(), left);
@@ -154,6 +148,14 @@ StageRunner::SliceState& StageRunner::state(const schedule::Action& action) {
   const bool forward = action.kind == schedule::ActionKind::kForward;
   if (forward && slice.layers.empty()) slice.layers.resize(chunks_[action.chunk].layers.size());
   return slice;
+}
+
+StageRunner::SliceState& StageRunner::state_at(int stage, const schedule::Action& action) {
+  const auto holder = std::ranges::find(placements_, stage, &ChunkPlacement::stage);
+  SLIMPIPE_CHECK(holder != placements_.end(), "device {} does not hold stage {}", device_.index(), stage);
+  schedule::Action there = action;
+  there.chunk = static_cast<int>(holder - placements_.begin());
+  return state(there);
 }
 
 std::span<std::byte> StageRunner::message(const Step& step, const Transfer& transfer) {
@@ -203,14 +205,9 @@ void StageRunner::message_done(const Step& step, const Transfer&) {
   if (step.phase == Phase::kCombineTiedGradients) return;
   SliceState& slice = state(step.action);
   switch (step.phase) {
-    case Phase::kReceiveActivation: {
-      // The message becomes the saved input of the chunk's first layer, without a copy.
-      slice.received.rescope(Scope::kSavedActivations);
-      model::LayerSaved& saved = slice.layers.front();
-      saved.x_part = std::move(slice.received);
-      saved.x = hidden_tensor(saved.x_part.data());
+    case Phase::kReceiveActivation:
+      take_input(slice, std::move(slice.received));
       break;
-    }
     case Phase::kReceiveGradient:
       slice.gradient = std::move(slice.received_gradient);
       break;
@@ -223,6 +220,13 @@ void StageRunner::message_done(const Step& step, const Transfer&) {
     default:
       throw_error("phase {} has no message", schedule::name_of(step.phase));
   }
+}
+
+void StageRunner::take_input(SliceState& slice, Buffer hidden) {
+  hidden.rescope(Scope::kSavedActivations);
+  model::LayerSaved& saved = slice.layers.front();
+  saved.x_part = std::move(hidden);
+  saved.x = hidden_tensor(saved.x_part.data());
 }
 
 void StageRunner::combine_tied_gradients(const Context& context) {

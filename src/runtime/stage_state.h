@@ -10,12 +10,12 @@ namespace slimpipe::runtime {
 
 struct StageRunner::SliceState {
   std::vector<model::LayerSaved> layers;
-  device::Buffer received;           ///< message under way, [T, H] compute
-  device::Buffer output;             ///< of the chunk: sent on, or read by the head
-  device::Buffer received_gradient;  ///< message under way
-  device::Buffer gradient;           ///< of what the layer at work put out; starts as the chunk output's
-  device::Buffer input_gradient;     ///< of the chunk's input: sent on, or read by the embedding
-  model::LayerBackward backward;     ///< of the layer at work
+  device::Buffer received;                     ///< message under way, [T, H] compute
+  device::Buffer output;                       ///< of the chunk: sent on, or read by the head
+  device::Buffer received_gradient;            ///< message under way
+  device::Buffer gradient;                     ///< of what the next layer to go backward put out
+  device::Buffer input_gradient;               ///< of the chunk's input: sent on, or read by the embedding
+  std::vector<model::LayerBackward> backward;  ///< [layer], from its input part to its weight part
 };
 
 /// K,V blocks of a layer, slices 0..i, and the fp32 blocks of their gradients.

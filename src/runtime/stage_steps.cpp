@@ -16,6 +16,10 @@ void StageRunner::run(const Step& step, device::Stream& stream) {
   if (step.phase == Phase::kCombineTiedGradients) return combine_tied_gradients(context);
   Chunk& chunk = chunks_[step.action.chunk];
   switch (step.phase) {
+    case Phase::kTakeActivation:
+      return take_activation(step, chunk);
+    case Phase::kTakeGradient:
+      return take_gradient(step, chunk);
     case Phase::kEmbed:
       return embed(context, step);
     case Phase::kPreAttention:
@@ -41,6 +45,14 @@ void StageRunner::run(const Step& step, device::Stream& stream) {
     default:
       throw_error("\"{}\" is not a compute step", describe(step));
   }
+}
+
+void StageRunner::take_activation(const Step& step, const Chunk& chunk) {
+  take_input(state(step.action), std::move(state_at(chunk.placement.stage - 1, step.action).output));
+}
+
+void StageRunner::take_gradient(const Step& step, const Chunk& chunk) {
+  state(step.action).gradient = std::move(state_at(chunk.placement.stage + 1, step.action).input_gradient);
 }
 
 void StageRunner::embed(const Context& context, const Step& step) {
@@ -111,10 +123,13 @@ void StageRunner::loss(const Context& context, const Step& step, Chunk& chunk) {
 
 void StageRunner::post_attention_backward(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
-  slice.backward.gradients = store_.layer_gradients(chunk.placement.first_layer + step.layer);
-  slice.backward.d_out = hidden_tensor(slice.gradient.data());
+  slice.backward.resize(chunk.layers.size());
+  model::LayerBackward& backward = slice.backward[step.layer];
+  backward.gradients = store_.layer_gradients(chunk.placement.first_layer + step.layer);
+  backward.d_out_part = std::move(slice.gradient);
+  backward.d_out = hidden_tensor(backward.d_out_part.data());
   chunk.layers[step.layer].post_attention_backward_input(context, slice_ref(context, step.action),
-                                                         slice.layers[step.layer], slice.backward);
+                                                         slice.layers[step.layer], backward);
 }
 
 void StageRunner::attention_backward(const Context& context, const Step& step, Chunk& chunk) {
@@ -128,8 +143,8 @@ void StageRunner::attention_backward(const Context& context, const Step& step, C
     }
   }
   model::LayerSaved& saved = slice.layers[step.layer];
-  layer.attention_backward(context, slice_ref(context, step.action), saved, slice.backward, kv.blocks,
-                           kv.gradients);
+  layer.attention_backward(context, slice_ref(context, step.action), saved, slice.backward[step.layer],
+                           kv.blocks, kv.gradients);
   kv.blocks.pop_back();  // its last reader
   saved.kv_part.reset();
 }
@@ -142,21 +157,24 @@ void StageRunner::pre_attention_backward(const Context& context, const Step& ste
   slice.input_gradient = Buffer(context.arena, message ? Scope::kTransfer : Scope::kWorkspace,
                                 hidden_tensor(nullptr), "gradient of the layer input");
   chunk.layers[step.layer].pre_attention_backward_input(context, slice_ref(context, step.action), saved,
-                                                        slice.backward, kv.gradients.back(),
+                                                        slice.backward[step.layer], kv.gradients.back(),
                                                         hidden_tensor(slice.input_gradient.data()));
   kv.gradients.pop_back();
   kv.gradient_buffers.pop_back();
   chunk.layers[step.layer].free_after_input_gradients(saved);
+  if (step.action.kind == schedule::ActionKind::kBackwardInput) {
+    model::DecoderLayer::defer(saved, slice.backward[step.layer]);
+  }
+  if (step.layer > 0) slice.gradient = std::move(slice.input_gradient);
 }
 
 void StageRunner::backward_weight(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
   model::LayerSaved& saved = slice.layers[step.layer];
-  chunk.layers[step.layer].backward_weight(context, slice_ref(context, step.action), saved, slice.backward);
+  chunk.layers[step.layer].backward_weight(context, slice_ref(context, step.action), saved,
+                                           slice.backward[step.layer]);
   chunk.layers[step.layer].free_after_weight_gradients(saved);
-  slice.backward = {};
-  slice.gradient.reset();
-  if (step.layer > 0) slice.gradient = std::move(slice.input_gradient);
+  slice.backward[step.layer] = {};
 }
 
 void StageRunner::embed_backward(const Context& context, const Step& step) {
@@ -171,6 +189,7 @@ void StageRunner::embed_backward(const Context& context, const Step& step) {
 void StageRunner::release(const Step& step, Chunk& chunk) {
   if (program_->training) {  // each part went with its last reader
     state(step.action).layers = std::vector<model::LayerSaved>();
+    state(step.action).backward = std::vector<model::LayerBackward>();
     return;
   }
   for (LayerKv& kv : chunk.microbatches[step.action.microbatch].layers) kv.blocks.clear();

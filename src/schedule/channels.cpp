@@ -1,7 +1,10 @@
-#include "schedule/channels.h"
+#include "slimpipe/schedule/channels.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
+
+#include "schedule/execution.h"
 
 namespace slimpipe::schedule {
 namespace {
@@ -16,30 +19,31 @@ class Connector {
 
   ChannelMap connect() {
     map_.of_action.resize(schedule_.devices.size());
-    for (int device = 0; device < std::ssize(schedule_.devices); ++device)
+    for (int device = 0; device < std::ssize(schedule_.devices); ++device) {
+      const DeviceExpansions expansions(schedule_, device, {});
       for (int index = 0; index < std::ssize(schedule_.devices[device]); ++index)
-        map_.of_action[device].push_back(connect_action(device, index));
+        map_.of_action[device].push_back(connect_action(device, index, expansions));
+    }
     return std::move(map_);
   }
 
  private:
-  ActionChannels connect_action(int device, int index) {
+  ActionChannels connect_action(int device, int index, const DeviceExpansions& expansions) {
     const auto& action = schedule_.devices[device][index];
-    const auto shape = shape_of(schedule_, device, action, 1);
+    const int stage = schedule_.stage_of[device][action.chunk];
     ActionChannels channels;
-    for (const auto& step : expand(action, shape, schedule_.spec.slices, schedule_.training))
-      switch (step.phase) {
+    for (const auto& step : expansions.of(action)) switch (step.phase) {
         case Phase::kReceiveActivation:
-          channels.receive = channel(device_of_stage_[shape.stage - 1], device, Payload::kActivation);
+          channels.receive = channel(device_of_stage_[stage - 1], device, Payload::kActivation);
           break;
         case Phase::kReceiveGradient:
-          channels.receive = channel(device_of_stage_[shape.stage + 1], device, Payload::kGradient);
+          channels.receive = channel(device_of_stage_[stage + 1], device, Payload::kGradient);
           break;
         case Phase::kSendActivation:
-          channels.send = channel(device, device_of_stage_[shape.stage + 1], Payload::kActivation);
+          channels.send = channel(device, device_of_stage_[stage + 1], Payload::kActivation);
           break;
         case Phase::kSendGradient:
-          channels.send = channel(device, device_of_stage_[shape.stage - 1], Payload::kGradient);
+          channels.send = channel(device, device_of_stage_[stage - 1], Payload::kGradient);
           break;
         default:
           break;
@@ -68,13 +72,27 @@ std::string_view name_of(Payload payload) {
   return payload == Payload::kActivation ? "activation" : "gradient";
 }
 
-ChunkShape shape_of(const Schedule& schedule, int device, const Action& action, int layers) {
-  return {
-      .stage = schedule.stage_of[device][action.chunk], .stages = schedule.spec.stages(), .layers = layers};
-}
-
 ChannelMap connect(const Schedule& schedule) {
   return Connector(schedule).connect();
+}
+
+std::vector<std::string> plan_outstanding_sends(const Schedule& schedule, ChannelMap& map) {
+  const Spec& spec = schedule.spec;
+  const bool steep = spec.kind == Kind::kSlimPipe && spec.warmup_slope > 2;
+  std::vector<int> outstanding(map.channels.size(), steep ? spec.warmup_slope : 1);
+  for (Channel& channel : map.channels) channel.outstanding = kUnboundedSends;
+  constexpr UniformCost kUnits;
+  for (const double latency : {0.0, (kUnits.forward + kUnits.backward_input + kUnits.backward_weight) / 2}) {
+    const auto cost = uniform_cost({.latency = latency});
+    Execution execution(schedule, map, cost);
+    execution.run();
+    if (!execution.finished()) return execution.waits();
+    for (int index = 0; index < std::ssize(outstanding); ++index)
+      outstanding[index] = std::max(outstanding[index], execution.most_unposted(index));
+  }
+  for (int index = 0; index < std::ssize(outstanding); ++index)
+    map.channels[index].outstanding = outstanding[index];
+  return {};
 }
 
 }  // namespace slimpipe::schedule

@@ -8,19 +8,26 @@
 
 namespace slimpipe::schedule {
 
-Execution::Execution(const Schedule& schedule, const ChannelMap& map, const CostModel& cost, int outstanding)
+Execution::Execution(const Schedule& schedule, const ChannelMap& map, const CostModel& cost)
     : schedule_(schedule),
       map_(map),
       cost_(cost),
-      outstanding_(outstanding),
       runs_(schedule.devices.size()),
       cursors_(schedule.devices.size()),
       sent_(map.channels.size()),
       received_(map.channels.size()),
       inbound_(schedule.devices.size()) {
   SLIMPIPE_CHECK(std::isfinite(cost.latency) && cost.latency >= 0, "latency is {}", cost.latency);
-  for (int channel = 0; channel < std::ssize(map.channels); ++channel)
+  for (int device = 0; device < std::ssize(schedule.devices); ++device)
+    expansions_.emplace_back(schedule, device, cost.stage_layers);
+  for (std::size_t device = 0; device < runs_.size(); ++device) {
+    runs_[device].done.reserve(schedule.devices[device].size());
+    cursors_[device].reached.reserve(schedule.devices[device].size() + 1);
+  }
+  for (int channel = 0; channel < std::ssize(map.channels); ++channel) {
     inbound_[map.channels[channel].destination].push_back(channel);
+    sent_[channel].reserve(map.channels[channel].sends.size());
+  }
 }
 
 void Execution::run() {
@@ -45,7 +52,7 @@ void Execution::advance(int device) {
   auto& cursor = cursors_[device];
   const auto& actions = schedule_.devices[device];
   while (cursor.action < std::ssize(actions)) {
-    while (cursor.step < std::ssize(cursor.steps)) {
+    while (cursor.step < std::ssize(*cursor.steps)) {
       if (!take_step(device)) return;
       ++cursor.step;
     }
@@ -62,8 +69,7 @@ void Execution::reach_action(int device) {
   cursor.reached.push_back(runs_[device].clock);
   if (cursor.action < std::ssize(schedule_.devices[device])) {
     const auto& action = schedule_.devices[device][cursor.action];
-    cursor.steps = expand(action, shape_of(schedule_, device, action, cost_.layers_per_chunk),
-                          schedule_.spec.slices, schedule_.training);
+    cursor.steps = &expansions_[device].of(action);
   }
   for (const int channel : inbound_[device]) wake(map_.channels[channel].source, WaitKind::kPosting, channel);
 }
@@ -71,7 +77,7 @@ void Execution::reach_action(int device) {
 bool Execution::take_step(int device) {
   auto& cursor = cursors_[device];
   auto& run = runs_[device];
-  const auto& step = cursor.steps[cursor.step];
+  const auto& step = (*cursor.steps)[cursor.step];
   const bool receives = step.phase == Phase::kReceiveActivation || step.phase == Phase::kReceiveGradient;
   if (receives && !receive(device)) return false;
   const bool sends = is_communication(step.phase) && !receives;
@@ -108,9 +114,9 @@ bool Execution::receive(int device) {
 bool Execution::send(int device) {
   auto& cursor = cursors_[device];
   const int index = map_.of_action[device][cursor.action].send;
-  const int number = static_cast<int>(sent_[index].size()) - outstanding_;
-  if (number < 0) return true;
   const auto& channel = map_.channels[index];
+  const int number = static_cast<int>(sent_[index].size()) - channel.outstanding;
+  if (number < 0) return true;
   const auto& reached = cursors_[channel.destination].reached;
   const int posting = posting_action(channel, number);
   if (posting >= std::ssize(reached)) {
@@ -123,6 +129,18 @@ bool Execution::send(int device) {
 
 int Execution::posting_action(const Channel& channel, int number) const {
   return std::max(0, channel.receives[number] - 1);
+}
+
+int Execution::most_unposted(int index) const {
+  const auto& channel = map_.channels[index];
+  const auto& reached = cursors_[channel.destination].reached;
+  int most = 0;
+  int posted = 0;  // receives that are posted when the message is sent
+  for (int number = 0; number < std::ssize(sent_[index]); ++number) {
+    while (posted <= number && reached[posting_action(channel, posted)] <= sent_[index][number]) ++posted;
+    most = std::max(most, number - posted + 1);
+  }
+  return most;
 }
 
 void Execution::wake(int device, WaitKind kind, int channel) {

@@ -1,5 +1,5 @@
 #pragma once
-// A schedule's run as the rule on outstanding sends (validate.h) allows it, with times. The validator asks
+// A schedule's run as the rule on outstanding sends (channels.h) allows it, with times. The validator asks
 // whether it ends, the simulator when.
 //
 // Every wait is for a count to grow (messages sent, actions reached) and nothing ever takes a step back,
@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "slimpipe/schedule/channels.h"
 #include "slimpipe/schedule/simulate.h"
-
-#include "schedule/channels.h"
 
 namespace slimpipe::schedule {
 
@@ -24,9 +23,8 @@ struct DeviceRun {
 
 class Execution {
  public:
-  /// Needs a schedule whose channels carry the same sequence at both ends. `outstanding` as
-  /// outstanding_sends(spec). Keeps references to all but the number.
-  Execution(const Schedule& schedule, const ChannelMap& map, const CostModel& cost, int outstanding);
+  /// Needs a schedule whose channels carry the same sequence at both ends. Keeps references.
+  Execution(const Schedule& schedule, const ChannelMap& map, const CostModel& cost);
 
   /// Advances every device as far as it gets.
   void run();
@@ -35,6 +33,8 @@ class Execution {
   [[nodiscard]] const std::vector<DeviceRun>& devices() const { return runs_; }
   /// What each unfinished device waits for, a sentence each.
   [[nodiscard]] std::vector<std::string> waits() const;
+  /// Of a run that has finished: the least `outstanding` of a channel that would have held back no send.
+  [[nodiscard]] int most_unposted(int channel) const;
 
  private:
   enum class WaitKind : std::uint8_t { kMessage, kPosting };
@@ -47,9 +47,9 @@ class Execution {
   struct Cursor {
     int action = 0;
     int step = 0;
-    std::vector<LayerStep> steps;  ///< of the current action
-    double start = 0;              ///< of the current action
-    std::vector<double> reached;   ///< [action] -> when; as long as it got
+    const std::vector<LayerStep>* steps = nullptr;  ///< of the current action
+    double start = 0;                               ///< of the current action
+    std::vector<double> reached;                    ///< [action] -> when; as long as it got
     std::optional<Wait> wait;
   };
 
@@ -68,7 +68,7 @@ class Execution {
   const Schedule& schedule_;
   const ChannelMap& map_;
   const CostModel& cost_;
-  int outstanding_;
+  std::vector<DeviceExpansions> expansions_;  ///< [device]
   std::vector<DeviceRun> runs_;
   std::vector<Cursor> cursors_;
   std::vector<std::vector<double>> sent_;  ///< [channel][message] -> when

@@ -47,7 +47,7 @@ std::string to_json(const Schedule& schedule, const Simulation& simulation) {
   json["v"] = spec.virtual_stages;
   json["m"] = spec.microbatches;
   json["n"] = spec.slices;
-  json["placement"] = "loop";
+  json["placement"] = name_of(placement_of(spec.kind));
   json["split_w"] = has_split_backward(schedule);
   json["stage_of"] = schedule.stage_of;
   json["devices"] = Json::array();

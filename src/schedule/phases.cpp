@@ -1,5 +1,7 @@
 #include "slimpipe/schedule/phases.h"
 
+#include <algorithm>
+
 #include "slimpipe/core/check.h"
 
 namespace slimpipe::schedule {
@@ -8,22 +10,31 @@ namespace {
 using Steps = std::vector<LayerStep>;
 
 void append_forward(Steps& steps, const ChunkShape& shape) {
-  steps.push_back({shape.stage > 0 ? Phase::kReceiveActivation : Phase::kEmbed});
+  steps.push_back({shape.stage == 0      ? Phase::kEmbed
+                   : shape.previous_here ? Phase::kTakeActivation
+                                         : Phase::kReceiveActivation});
   for (int layer = 0; layer < shape.layers; ++layer)
     for (const Phase phase : {Phase::kPreAttention, Phase::kAttention, Phase::kPostAttention})
       steps.push_back({phase, layer});
-  steps.push_back({shape.stage < shape.stages - 1 ? Phase::kSendActivation : Phase::kLoss});
+  if (shape.stage == shape.stages - 1)
+    steps.push_back({Phase::kLoss});
+  else if (!shape.next_here)
+    steps.push_back({Phase::kSendActivation});
 }
 
 void append_backward(Steps& steps, const ChunkShape& shape, bool with_weights) {
-  if (shape.stage < shape.stages - 1) steps.push_back({Phase::kReceiveGradient});
+  if (shape.stage < shape.stages - 1)
+    steps.push_back({shape.next_here ? Phase::kTakeGradient : Phase::kReceiveGradient});
   for (int layer = shape.layers - 1; layer >= 0; --layer) {
     for (const Phase phase :
          {Phase::kPostAttentionBackwardInput, Phase::kAttentionBackward, Phase::kPreAttentionBackwardInput})
       steps.push_back({phase, layer});
     if (with_weights) steps.push_back({Phase::kBackwardWeight, layer});
   }
-  steps.push_back({shape.stage > 0 ? Phase::kSendGradient : Phase::kEmbedBackward});
+  if (shape.stage == 0)
+    steps.push_back({Phase::kEmbedBackward});
+  else if (!shape.previous_here)
+    steps.push_back({Phase::kSendGradient});
 }
 
 void append_weights(Steps& steps, const ChunkShape& shape) {
@@ -36,6 +47,8 @@ std::string_view name_of(Phase phase) {
   switch (phase) {
     case Phase::kReceiveActivation:
       return "receive activation";
+    case Phase::kTakeActivation:
+      return "take activation";
     case Phase::kEmbed:
       return "embed";
     case Phase::kPreAttention:
@@ -50,6 +63,8 @@ std::string_view name_of(Phase phase) {
       return "send activation";
     case Phase::kReceiveGradient:
       return "receive gradient";
+    case Phase::kTakeGradient:
+      return "take gradient";
     case Phase::kPostAttentionBackwardInput:
       return "post-attention backward";
     case Phase::kAttentionBackward:
@@ -98,6 +113,32 @@ std::vector<LayerStep> expand(const Action& action, const ChunkShape& shape, int
       break;
   }
   return steps;
+}
+
+DeviceExpansions::DeviceExpansions(const Schedule& schedule, int device, const std::vector<int>& stage_layers)
+    : slices_(schedule.spec.slices) {
+  for (int chunk = 0; chunk < std::ssize(schedule.stage_of[device]); ++chunk) {
+    const ChunkShape shape = shape_of(schedule, device, chunk, stage_layers);
+    for (const ActionKind kind : {ActionKind::kForward, ActionKind::kBackward, ActionKind::kBackwardInput,
+                                  ActionKind::kBackwardWeight})
+      for (const int slice : {-1, slices_ - 1}) {
+        const bool exists = schedule.training || kind == ActionKind::kForward;
+        const Action action{.kind = kind, .chunk = chunk, .microbatch = 0, .slice = slice};
+        steps_.push_back(exists ? expand(action, shape, slices_, schedule.training)
+                                : std::vector<LayerStep>());
+      }
+  }
+}
+
+ChunkShape shape_of(const Schedule& schedule, int device, int chunk, const std::vector<int>& stage_layers) {
+  const auto& here = schedule.stage_of[device];
+  const int stage = here[chunk];
+  const auto holds = [&](int other) { return std::find(here.begin(), here.end(), other) != here.end(); };
+  return {.stage = stage,
+          .stages = schedule.spec.stages(),
+          .layers = stage_layers.empty() ? 1 : stage_layers.at(stage),
+          .previous_here = holds(stage - 1),
+          .next_here = holds(stage + 1)};
 }
 
 }  // namespace slimpipe::schedule

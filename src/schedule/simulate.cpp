@@ -2,27 +2,45 @@
 
 #include <algorithm>
 #include <fmt/ranges.h>
+#include <numeric>
 
 #include "slimpipe/core/check.h"
-#include "slimpipe/schedule/validate.h"
 
 #include "schedule/execution.h"
+#include "schedule/proof.h"
 
 namespace slimpipe::schedule {
 namespace {
 
-/// Most slices alive at once on a device, from forward to kReleaseSlice.
-int peak_in_flight(const Schedule& schedule, int device) {
+/// Most slices at once of a device, from forward to kReleaseSlice, and of those the most that wait for their
+/// weight gradients alone.
+struct Peaks {
   int alive = 0;
-  int peak = 0;
+  int deferred = 0;
+};
+
+Peaks peaks_of(const Schedule& schedule, int device) {
+  Peaks now;
+  Peaks most;
   for (const auto& action : schedule.devices[device]) {
-    if (action.kind == ActionKind::kForward) peak = std::max(peak, ++alive);
-    const auto steps =
-        expand(action, shape_of(schedule, device, action, 1), schedule.spec.slices, schedule.training);
-    const bool releases = steps.back().phase == Phase::kReleaseSlice;
-    if (releases) alive -= schedule.training ? 1 : schedule.spec.slices;
+    switch (action.kind) {
+      case ActionKind::kForward:
+        most.alive = std::max(most.alive, ++now.alive);
+        if (!schedule.training && action.slice == schedule.spec.slices - 1) now.alive -= schedule.spec.slices;
+        break;
+      case ActionKind::kBackward:
+        --now.alive;
+        break;
+      case ActionKind::kBackwardInput:
+        most.deferred = std::max(most.deferred, ++now.deferred);
+        break;
+      case ActionKind::kBackwardWeight:
+        --now.deferred;
+        --now.alive;
+        break;
+    }
   }
-  return peak;
+  return most;
 }
 
 double idle_share(double busy, double whole) {
@@ -31,25 +49,31 @@ double idle_share(double busy, double whole) {
 
 }  // namespace
 
-CostModel uniform_cost(double forward, double backward, double latency) {
-  // One step stands for its whole action: every forward has an attention of layer 0, every input part its
-  // backward, every weight part a weight step.
+CostModel uniform_cost(const UniformCost& cost, const std::vector<int>& stage_layers) {
+  const double layers = std::accumulate(stage_layers.begin(), stage_layers.end(), 0.0);
+  const double share = stage_layers.empty() ? 1 : static_cast<double>(stage_layers.size()) / layers;
+  // One step of a layer stands for all of it: a forward has an attention, an input part its backward, a
+  // weight part a weight step.
   const auto step_cost = [=](int, const Action& action, const LayerStep& step) -> double {
-    if (step.layer != 0) return 0;
-    const double part = action.kind == ActionKind::kBackward ? backward : backward / 2;
-    if (step.phase == Phase::kAttention) return forward;
-    if (step.phase == Phase::kAttentionBackward) return part;
-    if (step.phase == Phase::kBackwardWeight && action.kind == ActionKind::kBackwardWeight) return part;
-    return 0;
+    switch (step.phase) {
+      case Phase::kAttention:
+        return share * cost.forward;
+      case Phase::kAttentionBackward:
+        return share * (action.kind == ActionKind::kBackward ? cost.backward_input + cost.backward_weight
+                                                             : cost.backward_input);
+      case Phase::kBackwardWeight:
+        return action.kind == ActionKind::kBackwardWeight ? share * cost.backward_weight : 0;
+      default:
+        return 0;
+    }
   };
-  return {.step = step_cost, .latency = latency, .layers_per_chunk = 1};
+  return {.step = step_cost, .latency = cost.latency, .stage_layers = stage_layers};
 }
 
 Simulation simulate(const Schedule& schedule, const CostModel& cost) {
-  if (const auto found = validate(schedule); !found.empty())
-    throw_error("cannot simulate this schedule: {}", fmt::join(found, "; "));
-  const auto map = connect(schedule);
-  Execution execution(schedule, map, cost, outstanding_sends(schedule.spec));
+  const auto [findings, map] = prove(schedule);
+  if (!findings.empty()) throw_error("cannot simulate this schedule: {}", fmt::join(findings, "; "));
+  Execution execution(schedule, map, cost);
   execution.run();
 
   Simulation result;
@@ -62,8 +86,11 @@ Simulation simulate(const Schedule& schedule, const CostModel& cost) {
   for (const auto& run : execution.devices())
     result.device_bubble.push_back(idle_share(run.busy, result.makespan));
   result.bubble = idle_share(busy, result.makespan * schedule.spec.pipeline);
-  for (int device = 0; device < schedule.spec.pipeline; ++device)
-    result.peak.push_back(peak_in_flight(schedule, device));
+  for (int device = 0; device < schedule.spec.pipeline; ++device) {
+    const Peaks peaks = peaks_of(schedule, device);
+    result.peak.push_back(peaks.alive);
+    result.peak_deferred.push_back(peaks.deferred);
+  }
   result.worst_peak_fraction =
       static_cast<double>(*std::max_element(result.peak.begin(), result.peak.end())) /
       (double{1} * schedule.spec.slices * schedule.spec.virtual_stages);

@@ -1,8 +1,9 @@
 #include "slimpipe/schedule/validate.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
-#include "schedule/execution.h"
+#include "schedule/proof.h"
 
 namespace slimpipe::schedule {
 namespace {
@@ -97,18 +98,20 @@ void check_counts(const Schedule& schedule, int device, Findings& findings) {
 /// Follows one chunk of a device through its list. Faults after the first are consequences of it.
 class ChunkOrder {
  public:
-  explicit ChunkOrder(const Spec& spec) : slices_(spec.slices), forwards_(spec.microbatches) {}
+  explicit ChunkOrder(const Spec& spec) : slices_(spec.slices) {}
 
   /// What is wrong with doing `action` now, empty if nothing.
   std::string follow(const Action& action) {
     std::string fault;
     if (action.kind == ActionKind::kForward) {
-      if (action.slice != forwards_[action.microbatch])
-        fault = fmt::format("the next forward of its microbatch is slice {}", forwards_[action.microbatch]);
-      ++forwards_[action.microbatch];
+      const int microbatch = forwards_ / slices_;
+      const int slice = forwards_ % slices_;
+      if (action.microbatch != microbatch || action.slice != slice)
+        fault = fmt::format("the next forward is microbatch {}, slice {}", microbatch, slice);
+      ++forwards_;
     }
     if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput) {
-      if (forwards_[action.microbatch] <= action.slice) fault = "its forward comes later";
+      if (forwards_ <= action.microbatch * slices_ + action.slice) fault = "its forward comes later";
       follow_backward(action, inputs_++, fault);
     }
     if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
@@ -127,7 +130,7 @@ class ChunkOrder {
   }
 
   int slices_;
-  std::vector<int> forwards_;  ///< [microbatch] -> forwards seen
+  int forwards_ = 0;
   int inputs_ = 0;
   int weights_ = 0;
 };
@@ -140,6 +143,32 @@ void check_order(const Schedule& schedule, int device, Findings& findings) {
     if (fault.empty()) continue;
     findings.add("device {}: {} (action {}) is out of order: {}", device, to_string(actions[i]), i, fault);
     return;
+  }
+}
+
+/// Where two neighbouring stages are on one device, the later one's forward needs the earlier one's output,
+/// and the earlier one's backward the later one's gradient.
+void check_handover(const Schedule& schedule, int device, Findings& findings) {
+  const auto& stages = schedule.stage_of[device];
+  const auto& actions = schedule.devices[device];
+  const auto chunk_of = [&](int stage) {
+    const auto found = std::find(stages.begin(), stages.end(), stage);
+    return found == stages.end() ? -1 : static_cast<int>(found - stages.begin());
+  };
+  std::vector<std::int64_t> forwards(stages.size());  // done, by chunk; their order is known to be right
+  std::vector<std::int64_t> backwards(stages.size());
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const Action& action = actions[i];
+    if (action.kind == ActionKind::kBackwardWeight) continue;
+    const bool forward = action.kind == ActionKind::kForward;
+    auto& done = forward ? forwards : backwards;
+    const int giver = chunk_of(stages[action.chunk] + (forward ? -1 : 1));
+    if (giver >= 0 && done[giver] <= done[action.chunk]) {
+      findings.add("device {}: {} (action {}) is out of order: the {} that it needs of stage {} comes later",
+                   device, to_string(action), i, forward ? "forward" : "backward", stages[giver]);
+      return;
+    }
+    ++done[action.chunk];
   }
 }
 
@@ -167,34 +196,28 @@ void check_channel(const Schedule& schedule, const Channel& channel, Findings& f
   }
 }
 
-void check_deadlock(const Schedule& schedule, const ChannelMap& map, Findings& findings) {
-  const auto cost = uniform_cost();
-  Execution execution(schedule, map, cost, outstanding_sends(schedule.spec));
-  execution.run();
-  if (execution.finished()) return;
-  for (const auto& wait : execution.waits()) findings.add("deadlock: {}", wait);
-}
-
 }  // namespace
 
-int outstanding_sends(const Spec& spec) {
-  return spec.kind == Kind::kSlimPipe && spec.warmup_slope > 2 ? spec.warmup_slope : 1;
+Proof prove(const Schedule& schedule) {
+  if (auto found = problems(schedule.spec); !found.empty()) return {.findings = std::move(found), .map = {}};
+  Findings findings;
+  const auto failed = [&] { return Proof{.findings = findings.take(), .map = {}}; };
+  check_placement(schedule, findings);
+  if (findings.any()) return failed();
+  for (const auto check : {check_counts, check_order, check_handover}) {
+    for (int device = 0; device < schedule.spec.pipeline; ++device) check(schedule, device, findings);
+    if (findings.any()) return failed();
+  }
+  Proof proof{.findings = {}, .map = connect(schedule)};
+  for (const auto& channel : proof.map.channels) check_channel(schedule, channel, findings);
+  if (findings.any()) return failed();
+  for (const auto& wait : plan_outstanding_sends(schedule, proof.map)) findings.add("deadlock: {}", wait);
+  if (findings.any()) return failed();
+  return proof;
 }
 
 std::vector<std::string> validate(const Schedule& schedule) {
-  if (auto found = problems(schedule.spec); !found.empty()) return found;
-  Findings findings;
-  check_placement(schedule, findings);
-  if (findings.any()) return findings.take();
-  for (int device = 0; device < schedule.spec.pipeline; ++device) check_counts(schedule, device, findings);
-  if (findings.any()) return findings.take();
-  for (int device = 0; device < schedule.spec.pipeline; ++device) check_order(schedule, device, findings);
-  if (findings.any()) return findings.take();
-  const auto map = connect(schedule);
-  for (const auto& channel : map.channels) check_channel(schedule, channel, findings);
-  if (findings.any()) return findings.take();
-  check_deadlock(schedule, map, findings);
-  return findings.take();
+  return prove(schedule).findings;
 }
 
 }  // namespace slimpipe::schedule

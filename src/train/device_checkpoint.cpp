@@ -66,12 +66,12 @@ std::vector<std::size_t> saved_entries(const model::ParameterTable& table,
 }
 
 Manifest layout_manifest(const schedule::Schedule& schedule, const model::ParameterTable& table,
-                         const std::vector<int>& devices, int layers) {
+                         const std::vector<int>& devices, const std::vector<int>& stage_layers) {
   Manifest manifest;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     const std::string file = device_file_name(devices[rank]);
     manifest.files.push_back({file, 0, 0});
-    const auto chunks = runtime::place_chunks(schedule, static_cast<int>(rank), layers);
+    const auto chunks = runtime::place_chunks(schedule, static_cast<int>(rank), stage_layers);
     for (const std::size_t index : saved_entries(table, chunks)) {
       const model::ParameterSpec& spec = table.entries()[index];
       for (const Role role : kRoles) {

@@ -91,6 +91,10 @@ schedule::Spec schedule_spec(const config::RunConfig& config) {
           .warmup_slope = config.schedule.warmup_slope};
 }
 
+std::vector<int> stage_layers(const config::RunConfig& config) {
+  return runtime::even_layers(config.model.layers, schedule_spec(config).stages());
+}
+
 comm::ParallelSizes parallel_sizes(const config::ParallelConfig& parallel) {
   return {.tensor = parallel.tensor,
           .context = parallel.context,
@@ -135,6 +139,7 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
                      : comm::make_in_process_transport(topology_.devices(), first_error_)) {
   const runtime::EngineOptions options{.model = config.model,
                                        .compute = compute_type(config),
+                                       .stage_layers = stage_layers(config),
                                        .threads = config.device.threads,
                                        .memory_limit = config.memory.limit};
   naming_the_site(first_error_, [&] {
@@ -159,7 +164,7 @@ std::vector<runtime::Program> Session::compile(const schedule::Schedule& schedul
   const config::ModelConfig& model = config_.model;
   const std::int64_t slice_tokens = config_.data.sequence_length / config_.schedule.slices;
   runtime::CompileInput input;
-  input.layers = static_cast<int>(model.layers);
+  input.stage_layers = stage_layers(config_);
   input.message_bytes = slice_tokens * model.hidden * size_of(compute_type(config_));
   input.tied_bytes = model.tied_embeddings ? model.vocabulary * model.hidden * size_of(DType::kF32) : 0;
   input.devices = topology_.pipeline_group(0);
@@ -197,7 +202,9 @@ void Session::initialise() {
 
 bool Session::needs_tokens() const {
   const std::vector<int> group = topology_.pipeline_group(0);
-  return topology_.is_local(group.front()) || topology_.is_local(group.back());
+  const int last_stage = schedule_.spec.stages() - 1;
+  return topology_.is_local(group[schedule_.device_of(0)]) ||
+         topology_.is_local(group[schedule_.device_of(last_stage)]);
 }
 
 StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
@@ -313,8 +320,8 @@ std::filesystem::path Session::save(const std::filesystem::path& folder, const T
     group.all_reduce_sum(values);
     if (group.rank() == 0) {
       context.progress.doing("commit of the checkpoint");
-      Manifest manifest = layout_manifest(schedule_, table_, topology_.pipeline_group(context.index),
-                                          static_cast<int>(config_.model.layers));
+      Manifest manifest =
+          layout_manifest(schedule_, table_, topology_.pipeline_group(context.index), stage_layers(config_));
       manifest.state = state;
       for (std::size_t d = 0; d < manifest.files.size(); ++d) {
         const double* r = values.data() + d * kPerDevice;

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,11 +28,14 @@ struct MatrixCase {
   bool tied = false;
   config::ComputeType dtype = config::ComputeType::kFp32;
   std::string_view recompute = "none";
+  int virtual_stages = 1;
+  int layers = 4;
 
   [[nodiscard]] std::string name() const {
-    return fmt::format("{} p={} n={} m={} slope={} {} {} recompute={}", schedule::name_of(kind), pipeline,
-                       slices, microbatches, warmup_slope, tied ? "tied" : "untied",
-                       dtype == config::ComputeType::kFp32 ? "fp32" : "bf16", recompute);
+    return fmt::format("{} p={} v={} n={} m={} slope={} {} {} recompute={} layers={}",
+                       schedule::name_of(kind), pipeline, virtual_stages, slices, microbatches, warmup_slope,
+                       tied ? "tied" : "untied", dtype == config::ComputeType::kFp32 ? "fp32" : "bf16",
+                       recompute, layers);
   }
 };
 
@@ -58,7 +62,44 @@ inline std::vector<MatrixCase> matrix_cases(const std::vector<int>& pipelines) {
   return cases;
 }
 
-/// Those of them that run in bf16, too.
+/// Kinds that put several stages on a device or split backwards, on a model of 8 layers.
+inline std::vector<MatrixCase> interleaved_cases(const std::vector<int>& pipelines) {
+  using schedule::Kind;
+  constexpr int kLayers = 8;
+  std::vector<MatrixCase> cases;
+  const auto add = [&](Kind kind, int p, int v, int n, int m) {
+    MatrixCase c{kind, p, n, m, 1 + (m + n / 2) % 2, (m + v + n) % 2 == 0};
+    c.virtual_stages = v;
+    c.layers = kLayers;
+    if (p * v <= kLayers) cases.push_back(c);
+  };
+  for (const int p : pipelines) {
+    for (const int m : {1, 2, 3, 6}) {
+      for (const int v : {2, 4}) add(Kind::kInterleaved, p, v, 1, m);
+      for (const Kind kind : {Kind::kZbV, Kind::kVHalf}) add(kind, p, 2, 1, m);
+      for (const int n : {4, 6, 8}) {  // with four devices 6 slices are a group that is no multiple of them
+        for (const int v : {2, 4}) add(Kind::kSlimPipe, p, v, n, m);
+        for (const int v : {1, 2}) add(Kind::kSlimPipeZb, p, v, n, m);
+      }
+    }
+  }
+  return cases;
+}
+
+/// Those of them that run in bf16, and with selective recomputation.
+inline std::vector<MatrixCase> interleaved_bf16_cases(const std::vector<int>& pipelines) {
+  std::vector<MatrixCase> cases;
+  for (MatrixCase c : interleaved_cases(pipelines)) {
+    if (c.microbatches != 3) continue;
+    c.dtype = config::ComputeType::kBf16;
+    cases.push_back(c);
+    c.recompute = "selective";
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+/// Those of matrix_cases that run in bf16, too.
 inline std::vector<MatrixCase> bf16_cases(const std::vector<int>& pipelines) {
   std::vector<MatrixCase> cases;
   for (MatrixCase c : matrix_cases(pipelines)) {
@@ -83,16 +124,42 @@ inline std::vector<MatrixCase> selective_cases(const std::vector<int>& pipelines
   return cases;
 }
 
-/// The cases that run under sanitizers, which slow everything down ten times and more: every seventh.
-inline std::vector<MatrixCase> every_seventh(const std::vector<MatrixCase>& cases) {
+/// Each option of the matrix that the case has, also those of sliced sequences apart.
+inline std::set<std::string> options_of(const MatrixCase& c) {
+  const std::string_view dtype = c.dtype == config::ComputeType::kFp32 ? "fp32" : "bf16";
+  const std::string_view kind = schedule::name_of(c.kind);
+  std::set<std::string> options = {fmt::format("{} slope={}", kind, c.warmup_slope),
+                                   fmt::format("{} v={}", kind, c.virtual_stages),
+                                   fmt::format("p={}", c.pipeline),
+                                   fmt::format("n={}", c.slices),
+                                   fmt::format("m={}", c.microbatches),
+                                   c.tied ? "tied" : "untied",
+                                   std::string(dtype),
+                                   std::string(c.recompute)};
+  if (c.slices > 1) options.insert({fmt::format("sliced p={}", c.pipeline), fmt::format("sliced {}", dtype)});
+  return options;
+}
+
+/// The cases that run under sanitizers, which slow everything down ten times and more: every seventh, and
+/// each that has an option which those before it have not.
+inline std::vector<MatrixCase> some_of(const std::vector<MatrixCase>& cases) {
   std::vector<MatrixCase> chosen;
-  for (std::size_t i = 1; i < cases.size(); i += 7) chosen.push_back(cases[i]);
+  std::set<std::string> met;
+  const auto choose = [&](const MatrixCase& c) {
+    chosen.push_back(c);
+    met.merge(options_of(c));
+  };
+  for (std::size_t i = 1; i < cases.size(); i += 7) choose(cases[i]);
+  for (const MatrixCase& c : cases) {
+    const std::set<std::string> options = options_of(c);
+    if (!std::includes(met.begin(), met.end(), options.begin(), options.end())) choose(c);
+  }
   return chosen;
 }
 
 inline config::RunConfig matrix_config(const MatrixCase& c) {
   config::RunConfig config;
-  config.model = {.layers = 4,
+  config.model = {.layers = c.layers,
                   .hidden = 40,
                   .heads = 4,
                   .kv_heads = 2,
@@ -103,6 +170,7 @@ inline config::RunConfig matrix_config(const MatrixCase& c) {
   config.memory.recompute = std::string(c.recompute);
   config.data.sequence_length = kMatrixSequence;
   config.parallel.pipeline = c.pipeline;
+  config.parallel.virtual_stages = c.virtual_stages;
   config.schedule.kind = c.kind;
   config.schedule.slices = c.slices;
   config.schedule.warmup_slope = c.warmup_slope;
@@ -175,13 +243,15 @@ inline TensorValues collect(train::Session& session, bool gradients) {
 }
 
 inline MatrixResult run_matrix_case(const MatrixCase& c, const comm::ProcessEnvironment& processes) {
+  // Slower for the deeper model, which amplifies what the order of sums differs by from step to step.
+  const double learning_rate = c.layers > MatrixCase{}.layers ? 1e-3 : 1e-2;
   train::Session session(matrix_config(c), processes);
   session.initialise();
   MatrixResult result;
   result.validation_loss = session.evaluate(matrix_batch(c.microbatches, 0));
   for (int step = 0; step < kMatrixSteps; ++step) {
-    const train::StepResult done =
-        session.train_step(matrix_batch(c.microbatches, step), {.learning_rate = 1e-2, .update = step + 1});
+    const train::StepResult done = session.train_step(matrix_batch(c.microbatches, step),
+                                                      {.learning_rate = learning_rate, .update = step + 1});
     result.losses.push_back(done.loss);
     if (step == 0) {
       result.loss = done.loss;
@@ -244,12 +314,12 @@ inline std::vector<std::string> compare(const MatrixResult& got, const MatrixRes
 class MatrixReferences {
  public:
   const MatrixResult& plain(const MatrixCase& c) {
-    return get({schedule::Kind::kGpipe, 1, 1, c.microbatches, 2, c.tied, c.dtype, "none"});
+    return get({schedule::Kind::kGpipe, 1, 1, c.microbatches, 2, c.tied, c.dtype, "none", 1, c.layers});
   }
   const MatrixResult& same_slices(const MatrixCase& c) {
     const bool sliced = schedule::is_sliced(c.kind);
     return get({sliced ? schedule::Kind::kTeraPipe : schedule::Kind::kGpipe, 1, c.slices, c.microbatches, 2,
-                c.tied, c.dtype, "none"});
+                c.tied, c.dtype, "none", 1, c.layers});
   }
 
  private:

@@ -71,7 +71,7 @@ class ObservedEndpoint final : public comm::Endpoint {
 /// Programs of a pipeline over all of `devices`, with messages long enough to need both ends of a transport.
 inline std::vector<runtime::Program> pipeline_programs(schedule::Kind kind, int devices) {
   runtime::CompileInput input;
-  input.layers = 2 * devices;
+  input.stage_layers.assign(static_cast<std::size_t>(devices), 2);
   input.message_bytes = 200'003;
   input.devices.resize(static_cast<std::size_t>(devices));
   std::iota(input.devices.begin(), input.devices.end(), 0);

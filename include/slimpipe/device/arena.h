@@ -28,13 +28,14 @@ enum class Scope : std::uint8_t {
   kGradients,         ///< fp32
   kOptimizer,         ///< Adam moments, fp32
   kSavedActivations,  ///< kept from a slice's forward to its backward, K and V included
-  kKvGradients,       ///< fp32 dK, dV blocks
-  kExchange,          ///< staging of the attention context exchange
-  kTransfer,          ///< pipeline messages in flight
-  kWorkspace,         ///< scratch of single operators and layer steps
-  kInput,             ///< tokens, targets, tables of positions, loss slots
+  kDeferred,     ///< kept from a slice's backward for inputs to its weight gradients, where they are apart
+  kKvGradients,  ///< fp32 dK, dV blocks
+  kExchange,     ///< staging of the attention context exchange
+  kTransfer,     ///< pipeline messages in flight
+  kWorkspace,    ///< scratch of single operators and layer steps
+  kInput,        ///< tokens, targets, tables of positions, loss slots
 };
-inline constexpr std::size_t kNumScopes = 10;
+inline constexpr std::size_t kNumScopes = 11;
 [[nodiscard]] std::string_view name_of(Scope scope);
 
 struct ArenaOptions {

@@ -54,6 +54,7 @@ struct LayerSaved {
 /// kept for their weight gradients; each part is allocated by the step that fills it, and d_o and dq are
 /// freed by pre_attention_backward_input, their last reader.
 struct LayerBackward {
+  device::Buffer d_out_part;
   device::Buffer act_part;
   device::Buffer ffn_part;
   device::Buffer d_o_part;
@@ -61,7 +62,7 @@ struct LayerBackward {
   device::Buffer qkv_part;
 
   LayerTensors gradients;  ///< of the layer's parameters, fp32, the parameter store's; each is added to
-  Tensor d_out;            ///< [T, H] compute, gradient of the layer's output; the caller's memory
+  Tensor d_out;            ///< [T, H] compute, d_out_part, gradient of the layer's output; the caller's
   Tensor act;              ///< [T, F] compute: what was saved, or computed again into act_part
   Tensor d_gate_up;        ///< [T, 2F] compute, in the place of the saved gate_up
   Tensor d_x2;             ///< [T, H] compute, ffn_part
@@ -82,6 +83,9 @@ class DecoderLayer {
   /// Frees what pre_attention_backward_input, and what backward_weight, was the last to read.
   void free_after_input_gradients(LayerSaved& saved) const;
   void free_after_weight_gradients(LayerSaved& saved) const;
+  /// Between the two backwards, where the one for weights comes later: moves what it will read to
+  /// Scope::kDeferred.
+  static void defer(LayerSaved& saved, LayerBackward& state);
   /// Allocates dK, dV blocks, zeroed, Scope::kKvGradients; returns the block over `buffer`.
   [[nodiscard]] device::KvGradientBlock allocate_kv_gradient(const device::ExecutionContext& context,
                                                              std::int64_t tokens,

@@ -47,6 +47,7 @@ using RunnerFactory = std::function<std::unique_ptr<StepRunner>(DeviceContext&)>
 struct EngineOptions {
   config::ModelConfig model;
   DType compute = DType::kF32;
+  std::vector<int> stage_layers;  ///< layers of each stage
   int threads = 1;                ///< CPU threads a device
   std::int64_t memory_limit = 0;  ///< bytes a device, 0: none
 };

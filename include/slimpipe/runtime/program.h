@@ -4,6 +4,7 @@
 // may be reused.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -42,20 +43,20 @@ struct Program {
   std::vector<Step> steps;
   std::vector<Transfer> transfers;
   std::vector<int> first_layers;  ///< by chunk: the model's layer that is the chunk's layer 0
+  /// Sends of a channel that may be under way before the device waits for the oldest: what the schedule plans
+  /// (schedule/channels.h), and at least two, so that a receiver that is late by one action does not stall
+  /// the sender.
+  std::map<comm::Channel, int> sends_in_flight;
 };
 
 /// What compile needs to know of the model and the layout.
 struct CompileInput {
-  int layers = 0;                  ///< of the whole model, a multiple of the number of stages
+  std::vector<int> stage_layers;   ///< layers of each stage of the model
   std::int64_t message_bytes = 0;  ///< hidden states of one slice in the compute type
   std::int64_t tied_bytes = 0;     ///< fp32 gradient of a tied embedding; 0: embeddings are not tied
   bool training = true;            ///< false: `schedule` is forward-only
   std::vector<int> devices;        ///< pipeline rank -> device index
 };
-
-/// Sends of one channel that may be under way before the device waits for the oldest: what the schedule
-/// needs to run, and at least two, so that a receiver that is late by one action does not stall the sender.
-[[nodiscard]] int sends_in_flight(const schedule::Spec& spec);
 
 /// Compiles the schedule for every pipeline rank. Receives are posted one action ahead of their use.
 [[nodiscard]] std::vector<Program> compile(const schedule::Schedule& schedule, const CompileInput& input);

@@ -50,6 +50,12 @@ class StageRunner : public StepRunner {
   [[nodiscard]] SliceState& state(const schedule::Action& action);
   [[nodiscard]] std::span<std::byte> tied_message(const Step& step, const Transfer& transfer);
 
+  /// Hidden states become the saved input of the chunk's first layer, without a copy.
+  void take_input(SliceState& slice, device::Buffer hidden);
+  void take_activation(const Step& step, const Chunk& chunk);
+  void take_gradient(const Step& step, const Chunk& chunk);
+  /// The slice's state in the chunk of this device that holds `stage`.
+  [[nodiscard]] SliceState& state_at(int stage, const schedule::Action& action);
   void embed(const Context& context, const Step& step);
   void pre_attention(const Context& context, const Step& step, Chunk& chunk);
   void attention(const Context& context, const Step& step, Chunk& chunk);

@@ -13,6 +13,7 @@ namespace slimpipe::schedule {
 enum class Phase : std::uint8_t {
   // forward, in this order
   kReceiveActivation,  ///< hidden states of the slice from the previous stage (not stage 0)
+  kTakeActivation,     ///< instead, where that stage is on the same device: what it left there
   kEmbed,              ///< token embedding (stage 0)
   kPreAttention,       ///< layer: norm, QKV, RoPE; the slice's K,V block exists afterwards
   kAttention,          ///< layer: over the list of K,V blocks of slices 0..i
@@ -21,6 +22,7 @@ enum class Phase : std::uint8_t {
   kSendActivation,  ///< to the next stage (not the last)
   // backward, in this order
   kReceiveGradient,             ///< of the stage's output from the next stage (not the last)
+  kTakeGradient,                ///< instead, where that stage is on the same device
   kPostAttentionBackwardInput,  ///< layer
   kAttentionBackward,           ///< layer: adds to dK,dV of slices 0..i; the slice's own become complete
   kPreAttentionBackwardInput,   ///< layer
@@ -44,18 +46,41 @@ struct LayerStep {
 struct ChunkShape {
   int stage = 0;
   int stages = 1;
-  int layers = 1;  ///< layers of this chunk
+  int layers = 1;              ///< layers of this chunk
+  bool previous_here = false;  ///< the previous stage is on the same device
+  bool next_here = false;      ///< the next stage is
 };
 
 /// The steps of `action` on a chunk. `training` false: a forward-only run, whose slices keep only K and V
 /// and whose last slice (slice == slices - 1) releases its microbatch.
 ///
-/// A receive comes first in its action, a send comes after all computation. Backward takes layers in
+/// A receive comes first in its action, a send comes after all computation; between stages of one device
+/// there is no message, the later action takes what the earlier one left. Backward takes layers in
 /// descending order. kBackward has each layer's kBackwardWeight right after its input part and ends in
 /// kReleaseSlice. Of the split pair kBackwardInput has neither: kBackwardWeight has the weight steps and
 /// the release. The embedding's gradient belongs to the input part, so that no gradient of hidden states
 /// has to be kept for it.
 [[nodiscard]] std::vector<LayerStep> expand(const Action& action, const ChunkShape& shape, int slices,
                                             bool training);
+
+/// The expansions of all actions of one device, made once: they depend on kind and chunk, and in a
+/// forward-only run on whether the slice is the last.
+class DeviceExpansions {
+ public:
+  DeviceExpansions(const Schedule& schedule, int device, const std::vector<int>& stage_layers);
+  [[nodiscard]] const std::vector<LayerStep>& of(const Action& action) const {
+    const bool last = action.slice == slices_ - 1;
+    return steps_[(action.chunk * kKinds + static_cast<int>(action.kind)) * 2 + (last ? 1 : 0)];
+  }
+
+ private:
+  static constexpr int kKinds = 4;
+  int slices_ = 1;
+  std::vector<std::vector<LayerStep>> steps_;  ///< [(chunk · kinds + kind) · 2 + last slice]
+};
+
+/// The shape of a device's chunk. `stage_layers`: layers of each stage, empty for one each.
+[[nodiscard]] ChunkShape shape_of(const Schedule& schedule, int device, int chunk,
+                                  const std::vector<int>& stage_layers);
 
 }  // namespace slimpipe::schedule

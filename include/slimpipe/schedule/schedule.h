@@ -12,24 +12,44 @@
 
 namespace slimpipe::schedule {
 
-enum class Kind : std::uint8_t { kGpipe, kOneFOneB, kTeraPipe, kSlimPipe };
-/// "gpipe", "1f1b", "terapipe", "slimpipe".
+enum class Kind : std::uint8_t {
+  kGpipe,
+  kOneFOneB,
+  kInterleaved,
+  kZbV,
+  kVHalf,
+  kTeraPipe,
+  kSlimPipe,
+  kSlimPipeZb
+};
+/// "gpipe", "1f1b", "interleaved-1f1b", "zb-v", "v-half", "terapipe", "slimpipe", "slimpipe-zb".
 [[nodiscard]] std::string_view name_of(Kind kind);
 [[nodiscard]] std::optional<Kind> kind_from_name(std::string_view name);
 [[nodiscard]] std::vector<std::string> kind_names();
-/// Kinds that are known and that this build has no builder for.
-[[nodiscard]] std::vector<std::string> unavailable_kind_names();
 /// Whether the kind cuts sequences into slices (otherwise slices must be 1).
 [[nodiscard]] bool is_sliced(Kind kind);
+/// Whether the kind has the backward for weights apart from the one for inputs.
+[[nodiscard]] bool splits_backward(Kind kind);
+
+/// The fewest stages a device can have: 2 for interleaved-1f1b, zb-v and v-half.
+[[nodiscard]] int least_virtual_stages(Kind kind);
+
+/// Where stages live. kLoop: stage g on device g mod p, chunk g div p. kVee (two chunks): stages go down the
+/// devices and up again, stage g of the second half on device 2p - 1 - g.
+enum class Placement : std::uint8_t { kLoop, kVee };
+/// "loop", "vee".
+[[nodiscard]] std::string_view name_of(Placement placement);
+[[nodiscard]] Placement placement_of(Kind kind);
 
 /// What to build. Symbols as in the SlimPipe paper (arXiv 2504.14519).
 struct Spec {
   Kind kind = Kind::kSlimPipe;
   int pipeline = 1;        ///< p, devices
-  int virtual_stages = 1;  ///< v, model chunks per device; stage g lives on device g mod p, chunk g div p
+  int virtual_stages = 1;  ///< v, model chunks per device
   int microbatches = 1;    ///< m per step
   int slices = 1;          ///< n per microbatch
-  int warmup_slope = 2;    ///< δ: warm-up forwards grow by δ per device towards the first; SlimPipe only
+  int warmup_slope =
+      2;  ///< δ: warm-up forwards grow by δ per device towards the first; the slimpipe kinds only
   bool operator==(const Spec&) const = default;
   [[nodiscard]] int stages() const { return pipeline * virtual_stages; }
 };
@@ -74,15 +94,35 @@ struct Schedule {
 
 /// Builds the training schedule. Throws InputError listing problems(spec) if there are any.
 ///
-/// Forwards take microbatches in order and each one's slices 0..n-1; backwards take microbatches in order
-/// and each one's slices n-1..0. A device runs its warm-up forwards, then pairs (forward, backward), then
+/// In every chunk forwards take microbatches in order and each one's slices 0..n-1, backwards microbatches in
+/// order and each one's slices n-1..0, and weight gradients the order of the backwards. Over the chunks of a
+/// device:
+///   interleaved-1f1b       for each p microbatches: each chunk, each of them; backwards take the chunks of a
+///                          group in descending order. Where p does not divide m, it is the schedule of the
+///                          next multiple without the microbatches that do not exist
+///   slimpipe, slimpipe-zb  for each group of slices (group_size): each chunk, each slice of the group;
+///                          backwards exactly the reverse within a microbatch
+/// But for the list-scheduled kinds a device runs its warm-up forwards, then pairs (forward, backward), then
 /// the remaining backwards. Warm-up forwards on device r, at most all m·n·v of them:
-///   gpipe, terapipe   all
-///   1f1b              p - 1 - r
-///   slimpipe          n·v - 1 + δ·(p - 1 - r)
+///   gpipe, terapipe    all
+///   1f1b               p - 1 - r
+///   interleaved-1f1b   2·(p - 1 - r) + (v - 1)·min(p, m)
+///   slimpipe           n·v - 1 + δ·(p - 1 - r)
+/// zb-v, v-half and slimpipe-zb are made by a list scheduler that gives each device, slot by slot of equal
+/// forwards, backwards and weight gradients, a backward before a forward before a weight gradient, with at
+/// most so many (slice, chunk) units between their forward and their weight gradient:
+///   zb-v          2·p
+///   v-half        p + 2
+///   slimpipe-zb   slimpipe's peak and v·(p - 1) more; forwards run ahead of backwards as far as slimpipe's
 [[nodiscard]] Schedule build(const Spec& spec);
 /// The forward actions alone, in an order that needs no warm-up: for validation.
 [[nodiscard]] Schedule build_forward_only(const Spec& spec);
+/// Consecutive slices that go through all chunks of a device together: the smallest divisor of n that is at
+/// least p; n where v is 1.
+[[nodiscard]] int group_size(const Spec& spec);
+/// The largest δ that does not deadlock. Any with one stage a device; otherwise with groups of g slices
+/// (δ + 1)·(p - 1) must be at most 2g + p, less 1 where v > 2. Slopes 1 and 2 always are.
+[[nodiscard]] std::int64_t steepest_slope(const Spec& spec);
 
 /// The spec, the stages of each device (one word a device, its chunks' stages joined by commas), then one
 /// line a device:

@@ -15,11 +15,18 @@ using StepCost = std::function<double(int device, const Action&, const LayerStep
 
 struct CostModel {
   StepCost step;
-  double latency = 0;  ///< from the end of a send to when its receive can complete
-  int layers_per_chunk = 1;
+  double latency = 0;             ///< from the end of a send to when its receive can complete
+  std::vector<int> stage_layers;  ///< layers of each stage; empty: one each
 };
-/// F and B units an action, whatever is in it; a split backward has half of B in either part.
-[[nodiscard]] CostModel uniform_cost(double forward = 1, double backward = 2, double latency = 0);
+/// Times of the action of an average stage. A backward that is not split takes the sum of its parts.
+struct UniformCost {
+  double forward = 1;
+  double backward_input = 1;
+  double backward_weight = 1;
+  double latency = 0;
+};
+/// Each action costs as much as any other of its kind, but for its stage's share of the layers.
+[[nodiscard]] CostModel uniform_cost(const UniformCost& cost = {}, const std::vector<int>& stage_layers = {});
 
 struct TimedAction {
   Action action;
@@ -32,15 +39,18 @@ struct Simulation {
   double makespan = 0;
   double bubble = 0;                  ///< idle share of devices × makespan
   std::vector<double> device_bubble;  ///< idle share of each device's makespan
-  /// Most slices in flight per device: forward done or running, kReleaseSlice not reached. A forward-only
-  /// run holds a microbatch's slices until its last.
+  /// Most slices of chunks in flight per device: forward done or running, kReleaseSlice not reached. A
+  /// forward-only run holds a microbatch's slices until its last.
   std::vector<int> peak;
+  /// Most of them per device whose backward for inputs is done and whose weight gradients are not: they keep
+  /// the inputs and output gradients of their linears. Zeros where backwards are not split.
+  std::vector<int> peak_deferred;
   /// Worst device's peak in units of Ma/p: peak / (n·v).
   double worst_peak_fraction = 0;
 };
 
 /// Every device runs its actions in order, each step as soon as its message has come and the rule on
-/// outstanding sends (validate.h) lets it. Throws Error with validate's findings if there are any.
+/// outstanding sends (channels.h) lets it. Throws Error with validate's findings if there are any.
 [[nodiscard]] Simulation simulate(const Schedule& schedule, const CostModel& cost);
 
 /// {"name","p","v","m","n","placement","split_w","stage_of","devices","peak","bubble","makespan"};

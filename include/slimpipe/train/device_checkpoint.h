@@ -19,7 +19,7 @@ namespace slimpipe::train {
 /// The manifest of a checkpoint of this layout, state, bytes and hashes still to be filled in. `devices`: the
 /// pipeline group, one file each.
 [[nodiscard]] Manifest layout_manifest(const schedule::Schedule& schedule, const model::ParameterTable& table,
-                                       const std::vector<int>& devices, int layers);
+                                       const std::vector<int>& devices, const std::vector<int>& stage_layers);
 
 /// Writes the device's file into the partial folder, streaming tensor by tensor. Throws Error where a value
 /// is not finite.

@@ -127,6 +127,8 @@ class Session {
 
 /// The schedule a configuration asks for.
 [[nodiscard]] schedule::Spec schedule_spec(const config::RunConfig& config);
+/// Layers of each stage.
+[[nodiscard]] std::vector<int> stage_layers(const config::RunConfig& config);
 [[nodiscard]] DType compute_type(const config::RunConfig& config);
 [[nodiscard]] comm::ParallelSizes parallel_sizes(const config::ParallelConfig& parallel);
 

@@ -51,7 +51,7 @@ class SpinRunner final : public runtime::StepRunner {
 
 std::vector<runtime::Program> spin_programs() {
   runtime::CompileInput input;
-  input.layers = 2;
+  input.stage_layers = {1, 1};
   input.message_bytes = kMessageBytes;
   input.devices = {0, 1};
   return runtime::compile(schedule::build({.kind = schedule::Kind::kSlimPipe,

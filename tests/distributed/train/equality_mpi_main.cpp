@@ -17,6 +17,7 @@ int main() {
   std::vector<int> pipelines = {processes.size};
   if (processes.size == 2) pipelines.push_back(4);  // two devices a process
   std::vector<test::MatrixCase> cases = test::matrix_cases(pipelines);
+  for (const test::MatrixCase& c : test::interleaved_cases(pipelines)) cases.push_back(c);
   for (const test::MatrixCase& c : test::bf16_cases(pipelines)) {
     const bool sliced = c.kind == schedule::Kind::kSlimPipe && c.slices == 4 && c.warmup_slope == 2;
     if (sliced || c.kind == schedule::Kind::kOneFOneB) cases.push_back(c);

@@ -14,7 +14,7 @@ PARAMETERS = 47456  # of the model in whole_run.py
 VOCABULARY, HIDDEN, LAYERS, HEADS, HEAD_SIZE, SEQUENCE, MICROBATCHES = 257, 32, 4, 4, 8, 32, 3
 VALIDATED = (4, STEPS)
 
-SCOPES = {"weights", "master_weights", "gradients", "optimizer", "saved_activations", "kv_gradients", "exchange",
+SCOPES = {"weights", "master_weights", "gradients", "optimizer", "saved_activations", "deferred", "kv_gradients", "exchange",
           "transfer", "workspace", "input"}
 DEVICE_FIELDS = {"device", "compute_ms", "wait_ms", "send_ms", "send_hidden_ms", "wall_ms", "peak_bytes"} | {
     f"peak_bytes_{s}" for s in SCOPES}

@@ -92,25 +92,6 @@ TEST_CASE("what a device throws in a step is told with device, rank, training st
                        R"(B0\.1\.2 attention backward, layer 1 \(model\.layers\.3\): the cause)")));
 }
 
-TEST_CASE("a program that keeps weight gradients for later is refused, not computed wrongly", "[runtime]") {
-  train::Session session(matrix_config({Kind::kGpipe, 1, 1, 1, 2, false}), {});
-  std::vector<std::string> problems;
-  session.each_device([&](runtime::DeviceContext& context) {
-    for (const auto kind : {schedule::ActionKind::kBackwardInput, schedule::ActionKind::kBackwardWeight}) {
-      const runtime::Program program{.steps = {{.action = {.kind = kind}}}};
-      try {
-        context.runner->begin(program, {});
-      } catch (const Error& error) {
-        problems.emplace_back(error.what());
-      }
-    }
-  });
-  REQUIRE(problems.size() == 2);
-  for (const std::string& problem : problems) {
-    CHECK(problem.find("apart are not available in this build") != std::string::npos);
-  }
-}
-
 TEST_CASE("a backend that this build does not have is refused by name", "[runtime]") {
   config::RunConfig config = matrix_config({Kind::kGpipe, 1, 1, 1, 2, false});
   config.device.backend = "cuda";

@@ -99,12 +99,6 @@ class CommandLine(unittest.TestCase):
                 self.assertRegex(result.stdout, r"bubble [0-9.]+ %, makespan [0-9.]+e[+-][0-9]+")
 
     def test_a_value_of_another_build_is_named_with_those_of_this_one(self):
-        kinds = "is not available in this build (this build has: gpipe, 1f1b, terapipe, slimpipe)\n"
-        for kind in ("zb-v", "interleaved-1f1b", "v-half"):
-            self.assertTrue(self.refused("schedule", "--kind", kind).startswith(
-                f"slimpipe schedule: --kind: {kind} {kinds}"))
-            self.assertIn(f"--set schedule.kind={kind}: {kind} {kinds}",
-                          self.refused("config", "show", *SIZED, "--set", f"schedule.kind={kind}"))
         self.assertIn("auto is not available in this build (this build has: 0)",
                       self.refused("config", "show", *SIZED, "--set", "memory.offload=auto"))
 

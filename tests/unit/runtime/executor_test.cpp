@@ -22,7 +22,7 @@ constexpr std::int64_t kMessageBytes = 48;
 
 std::vector<Program> programs() {
   CompileInput input;
-  input.layers = kDevices * 2;
+  input.stage_layers = {2, 2, 2};
   input.message_bytes = kMessageBytes;
   input.tied_bytes = 16;
   input.devices.resize(kDevices);

@@ -45,7 +45,7 @@ class PunctualEndpoint final : public comm::Endpoint {
 /// Of three slices that a first stage computes and sends on.
 ExecutionTimes times_of_sends(bool at_once) {
   CompileInput input;
-  input.layers = 2;
+  input.stage_layers = {1, 1};
   input.message_bytes = 8;
   input.devices = {0, 1};
   const auto programs = compile(schedule::build_forward_only({.kind = Kind::kSlimPipe,
@@ -83,7 +83,7 @@ TEST_CASE("every message but a device's very first is received while the action 
 TEST_CASE("a device computes on behind its sends though nobody has posted a receive", "[unit]") {
   const Kind kind = GENERATE(Kind::kGpipe, Kind::kTeraPipe, Kind::kSlimPipe);
   const auto programs = test::pipeline_programs(kind, 2);
-  int sends = sends_in_flight(programs[0].spec);
+  int sends = programs[0].sends_in_flight.at({0, 1, comm::Purpose::kActivation});
   int held_step = 0;  // the last compute step that does not need the other device
   for (int i = 0; sends >= 0; ++i) {
     const Step& step = programs[0].steps[i];

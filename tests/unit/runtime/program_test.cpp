@@ -18,7 +18,7 @@ schedule::Spec spec(schedule::Kind kind, int p, int m, int n, int slope) {
 
 CompileInput input_for(int p, std::int64_t tied_bytes) {
   CompileInput input;
-  input.layers = p * 2;
+  input.stage_layers.assign(static_cast<std::size_t>(p), 2);
   input.message_bytes = 1024;
   input.tied_bytes = tied_bytes;
   input.devices.resize(p);
@@ -147,7 +147,8 @@ TEST_CASE("sends in flight on a channel stay within the bound", "[unit]") {
       int& count = step.phase == schedule::Phase::kSendActivation ? activations : gradients;
       if (step.kind == StepKind::kPostSend) ++count;
       if (step.kind == StepKind::kWaitSend) --count;
-      CHECK(count <= sends_in_flight(program.spec));
+      if (step.kind == StepKind::kPostSend)
+        CHECK(count <= program.sends_in_flight.at(program.transfers[step.transfer].channel));
     }
     CHECK(activations == 0);
     CHECK(gradients == 0);

@@ -31,18 +31,90 @@ std::string letters(const std::vector<Action>& actions) {
 }  // namespace
 
 TEST_CASE("kind names go both ways and list every kind", "[unit]") {
-  REQUIRE(kind_names() == std::vector<std::string>{"gpipe", "1f1b", "terapipe", "slimpipe"});
+  REQUIRE(kind_names() == std::vector<std::string>{"gpipe", "1f1b", "interleaved-1f1b", "zb-v", "v-half",
+                                                   "terapipe", "slimpipe", "slimpipe-zb"});
   for (const auto& name : kind_names()) REQUIRE(name_of(kind_from_name(name).value()) == name);
   REQUIRE_FALSE(kind_from_name("").has_value());
   REQUIRE_FALSE(kind_from_name("SlimPipe").has_value());
   REQUIRE_THROWS_AS(name_of(static_cast<Kind>(9)), Error);
 }
 
-TEST_CASE("only terapipe and slimpipe cut sequences", "[unit]") {
-  REQUIRE_FALSE(is_sliced(Kind::kGpipe));
-  REQUIRE_FALSE(is_sliced(Kind::kOneFOneB));
-  REQUIRE(is_sliced(Kind::kTeraPipe));
-  REQUIRE(is_sliced(Kind::kSlimPipe));
+TEST_CASE("kinds that cut sequences, split backwards, and go down and up the devices", "[unit]") {
+  std::vector<std::string> sliced;
+  std::vector<std::string> split;
+  std::vector<std::string> vee;
+  for (const auto& name : kind_names()) {
+    const Kind kind = *kind_from_name(name);
+    if (is_sliced(kind)) sliced.push_back(name);
+    if (splits_backward(kind)) split.push_back(name);
+    if (placement_of(kind) == Placement::kVee) vee.push_back(name);
+  }
+  REQUIRE(sliced == std::vector<std::string>{"terapipe", "slimpipe", "slimpipe-zb"});
+  REQUIRE(split == std::vector<std::string>{"zb-v", "v-half", "slimpipe-zb"});
+  REQUIRE(vee == std::vector<std::string>{"zb-v", "v-half"});
+}
+
+TEST_CASE("each kind has the stages a device that it is for", "[unit]") {
+  const auto problem_of = [](Kind kind, int v) {
+    const auto found = problems({.kind = kind,
+                                 .pipeline = 2,
+                                 .virtual_stages = v,
+                                 .microbatches = 2,
+                                 .slices = is_sliced(kind) ? 4 : 1});
+    REQUIRE(found.size() <= 1);
+    return found.empty() ? "" : found.front();
+  };
+  for (const auto kind : {Kind::kGpipe, Kind::kOneFOneB, Kind::kTeraPipe}) {
+    REQUIRE(problem_of(kind, 1).empty());
+    REQUIRE(problem_of(kind, 2) ==
+            "virtual_stages 2: " + std::string(name_of(kind)) + " has one stage a device (expected 1)");
+  }
+  for (const auto kind : {Kind::kZbV, Kind::kVHalf}) {
+    REQUIRE(problem_of(kind, 2).empty());
+    for (const int v : {1, 3})
+      REQUIRE(problem_of(kind, v) == "virtual_stages " + std::to_string(v) + ": " +
+                                         std::string(name_of(kind)) +
+                                         " has two stages a device (expected 2)");
+  }
+  REQUIRE(problem_of(Kind::kInterleaved, 1) ==
+          "virtual_stages 1: interleaved-1f1b interleaves stages (expected at least 2; 1f1b has 1)");
+  for (const int v : {2, 3, 8}) REQUIRE(problem_of(Kind::kInterleaved, v).empty());
+  for (const auto kind : {Kind::kSlimPipe, Kind::kSlimPipeZb})
+    for (const int v : {1, 2, 3, 8}) REQUIRE(problem_of(kind, v).empty());
+}
+
+TEST_CASE("interleaved slices need one for each device, and a slope that does not deadlock", "[unit]") {
+  const auto interleaved = [](int p, int v, int n, int slope) {
+    return problems(
+        {.pipeline = p, .virtual_stages = v, .microbatches = 2, .slices = n, .warmup_slope = slope});
+  };
+  REQUIRE(interleaved(4, 2, 4, 2).empty());
+  REQUIRE(interleaved(4, 1, 3, 9).empty());
+  REQUIRE(
+      interleaved(4, 2, 3, 2) ==
+      std::vector<std::string>{"slices 3: with virtual_stages 2 each of the 4 devices needs a slice of its "
+                               "own (expected at least 4)"});
+  REQUIRE(interleaved(4, 2, 4, 3).empty());
+  REQUIRE(interleaved(3, 3, 3, 3).empty());
+  REQUIRE(interleaved(2, 2, 10, 5).empty());
+  REQUIRE(interleaved(2, 2, 10, 6) ==
+          std::vector<std::string>{
+              "warmup_slope 6: with virtual_stages 2, pipeline 2 and slices in groups of 2 a "
+              "slope above 5 deadlocks (expected 1 to 5)"});
+  for (const auto& [p, v] : {std::pair(5, 2), std::pair(4, 3), std::pair(8, 8)})
+    REQUIRE(interleaved(p, v, p, 3).size() == 1);
+}
+
+TEST_CASE("slices go through the chunks in groups that divide them", "[unit]") {
+  const auto group = [](int p, int v, int n) {
+    return group_size({.pipeline = p, .virtual_stages = v, .slices = n});
+  };
+  REQUIRE(group(4, 2, 16) == 4);
+  REQUIRE(group(4, 2, 10) == 5);
+  REQUIRE(group(4, 2, 7) == 7);
+  REQUIRE(group(3, 5, 12) == 3);
+  REQUIRE(group(5, 2, 12) == 6);
+  REQUIRE(group(4, 1, 16) == 16);
 }
 
 TEST_CASE("problems name every wrong number of a spec at once", "[unit]") {
@@ -57,7 +129,7 @@ TEST_CASE("problems name every wrong number of a spec at once", "[unit]") {
                                  "pipeline 0: expected at least 1",
                                  "microbatches -3: expected at least 1",
                                  "warmup_slope 0: expected at least 1",
-                                 "virtual_stages 2: not available in this build (expected 1)",
+                                 "virtual_stages 2: 1f1b has one stage a device (expected 1)",
                                  "slices 4: 1f1b does not cut sequences into slices (expected 1)",
                              });
 }

@@ -70,8 +70,8 @@ TEST_CASE("a drawing that does not fit is cut at the width and says so", "[unit]
 TEST_CASE("odd widths, costs and sizes are drawn without complaint", "[unit]") {
   const auto schedule = build({.pipeline = 12, .microbatches = 30, .slices = 3});
   for (const int width : {-5, 0, 1, 7, 100, 100000})
-    for (const auto& cost :
-         {uniform_cost(), uniform_cost(0, 0), uniform_cost(1e-9, 1e9), uniform_cost(0.7, 1.9, 0.3)}) {
+    for (const auto& cost : {uniform_cost(), uniform_cost({0, 0, 0}), uniform_cost({1e-9, 1e9, 1e9}),
+                             uniform_cost({0.7, 1.1, 0.8, 0.3})}) {
       const auto text = draw(schedule, simulate(schedule, cost), width);
       REQUIRE(text.find("bubble") != std::string::npos);
       REQUIRE(text.size() < 3000000);

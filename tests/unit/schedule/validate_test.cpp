@@ -1,6 +1,7 @@
 #include "slimpipe/schedule/validate.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "slimpipe/core/check.h"
 
@@ -19,12 +20,52 @@ Schedule with_lists(const Spec& spec, const std::string& lists) {
   return parse_text(text.substr(0, text.find("0:")) + lists);
 }
 
-bool runs_with(const Schedule& schedule, int outstanding) {
-  const auto map = connect(schedule);
+bool finishes(const Schedule& schedule, const ChannelMap& map) {
   const auto cost = uniform_cost();
-  Execution execution(schedule, map, cost, outstanding);
+  Execution execution(schedule, map, cost);
   execution.run();
   return execution.finished();
+}
+
+bool runs_with(const Schedule& schedule, int outstanding) {
+  auto map = connect(schedule);
+  for (auto& channel : map.channels) channel.outstanding = outstanding;
+  return finishes(schedule, map);
+}
+
+/// The list with its forwards and its backwards in their order, after so many forwards in pairs.
+std::vector<Action> with_warmup(const std::vector<Action>& list, int warmup) {
+  std::deque<Action> forwards;
+  std::deque<Action> backwards;
+  for (const auto& action : list)
+    (action.kind == ActionKind::kForward ? forwards : backwards).push_back(action);
+  std::vector<Action> result;
+  const auto take = [&](std::deque<Action>& from) {
+    if (from.empty()) return;
+    result.push_back(from.front());
+    from.pop_front();
+  };
+  for (int k = 0; k < warmup; ++k) take(forwards);
+  while (!backwards.empty()) {
+    take(forwards);
+    take(backwards);
+  }
+  return result;
+}
+
+/// The planned number of outstanding sends of each channel, in no order.
+std::vector<int> planned_outstanding(const Schedule& schedule) {
+  auto map = connect(schedule);
+  REQUIRE(plan_outstanding_sends(schedule, map).empty());
+  std::vector<int> numbers;
+  for (const auto& channel : map.channels) numbers.push_back(channel.outstanding);
+  return numbers;
+}
+
+bool runs_as_planned(const Schedule& schedule) {
+  auto map = connect(schedule);
+  REQUIRE(plan_outstanding_sends(schedule, map).empty());
+  return finishes(schedule, map);
 }
 
 /// Ends of actions as a graph of what each needs; true where it has no cycle. Written apart from
@@ -84,13 +125,13 @@ bool acyclic(const Schedule& schedule, int outstanding) {
   return true;
 }
 
-/// Whether two actions of one chunk may not change places.
+/// Whether two actions may not change places since they are of one chunk.
 bool dependent(const Action& a, const Action& b) {
+  if (a.chunk != b.chunk) return false;
   const bool forwards = a.kind == ActionKind::kForward && b.kind == ActionKind::kForward;
   const bool backwards = a.kind != ActionKind::kForward && b.kind != ActionKind::kForward;
-  if (backwards) return true;
-  if (a.microbatch != b.microbatch) return false;
-  return forwards || a.slice == b.slice;
+  if (forwards || backwards) return true;
+  return a.microbatch == b.microbatch && a.slice == b.slice;
 }
 
 Schedule split_backwards(Schedule schedule) {
@@ -118,13 +159,38 @@ const Findings sound;
 TEST_CASE("random built schedules are sound", "[unit]") {
   Dice dice(2);
   for (int round = 0; round < 150; ++round) {
-    auto spec = random_spec(dice, 16, 16, 1);
-    if (is_sliced(spec.kind)) spec.slices = dice.roll(1, 8 * spec.pipeline);
-    INFO(name_of(spec.kind) << " p, m, n " << spec.pipeline << ' ' << spec.microbatches << ' ' << spec.slices
-                            << " slope " << spec.warmup_slope);
+    const auto spec = random_spec(dice, {.max_p = 12, .max_v = 5, .max_m = 12, .max_n = 48});
+    INFO(name_of(spec.kind) << " p, v, m, n " << spec.pipeline << ' ' << spec.virtual_stages << ' '
+                            << spec.microbatches << ' ' << spec.slices << " slope " << spec.warmup_slope);
     REQUIRE(validate(build(spec)) == sound);
+    REQUIRE(runs_as_planned(build(spec)));
     REQUIRE(validate(build_forward_only(spec)) == sound);
+    REQUIRE(runs_as_planned(build_forward_only(spec)));
   }
+}
+
+TEST_CASE("the steepest slope runs with several stages a device, and a steeper one deadlocks", "[unit]") {
+  for (int p = 2; p <= 6; ++p)
+    for (const int v : {2, 3, 4})
+      for (const int group : {p, p + 1, 2 * p - 1}) {
+        Spec spec{.pipeline = p, .virtual_stages = v, .microbatches = 4, .slices = 3 * group};
+        if (group_size(spec) != group) spec.slices = group;
+        if (group_size(spec) != group) continue;
+        spec.warmup_slope = static_cast<int>(steepest_slope(spec));
+        INFO("p " << p << " v " << v << " n " << spec.slices << " slope " << spec.warmup_slope);
+        REQUIRE(spec.warmup_slope >= 2);
+        for (const int m : {1, 2, 3, 4}) {
+          spec.microbatches = m;
+          REQUIRE(validate(build(spec)) == sound);
+        }
+        // The lists of a slope steeper by one, which build() refuses.
+        auto steeper = build(spec);
+        for (int device = 0; device < p; ++device)
+          steeper.devices[device] = with_warmup(
+              steeper.devices[device], spec.slices * v - 1 + (spec.warmup_slope + 1) * (p - 1 - device));
+        const auto map = connect(steeper);
+        REQUIRE_FALSE(finishes(steeper, map));
+      }
 }
 
 TEST_CASE("a split backward in place of the whole one is sound", "[unit]") {
@@ -134,8 +200,8 @@ TEST_CASE("a split backward in place of the whole one is sound", "[unit]") {
 TEST_CASE("every damaged schedule is found out", "[unit]") {
   Dice dice(3);
   for (int round = 0; round < 400; ++round) {
-    auto schedule = build(random_spec(dice, 6, 4, 9));
-    if (dice.roll(0, 1) == 1) schedule = split_backwards(schedule);
+    auto schedule = build(random_spec(dice, {.max_p = 6, .max_v = 3, .max_m = 4, .max_n = 9}));
+    if (!splits_backward(schedule.spec.kind) && dice.roll(0, 1) == 1) schedule = split_backwards(schedule);
     const auto before = format_text(schedule);
     const int device = dice.roll(0, schedule.spec.pipeline - 1);
     auto& list = schedule.devices[device];
@@ -245,9 +311,8 @@ TEST_CASE("a backward in a forward-only schedule, or none in a training one, is 
 TEST_CASE("wrong orders say what belongs there", "[unit]") {
   const Spec spec{.microbatches = 2, .slices = 2};
   const auto finding = [&](const std::string& list) { return validate(with_lists(spec, "0: " + list)); };
-  CHECK(
-      finding("F0.0.1 F0.0.0 B0.0.1 B0.0.0 F0.1.0 F0.1.1 B0.1.1 B0.1.0") ==
-      Findings{"device 0: F0.0.1 (action 0) is out of order: the next forward of its microbatch is slice 0"});
+  CHECK(finding("F0.0.1 F0.0.0 B0.0.1 B0.0.0 F0.1.0 F0.1.1 B0.1.1 B0.1.0") ==
+        Findings{"device 0: F0.0.1 (action 0) is out of order: the next forward is microbatch 0, slice 0"});
   CHECK(finding("F0.0.0 B0.0.1 F0.0.1 B0.0.0 F0.1.0 F0.1.1 B0.1.1 B0.1.0") ==
         Findings{"device 0: B0.0.1 (action 1) is out of order: its forward comes later"});
   CHECK(finding("F0.0.0 F0.0.1 B0.0.0 B0.0.1 F0.1.0 F0.1.1 B0.1.1 B0.1.0") ==
@@ -258,14 +323,31 @@ TEST_CASE("wrong orders say what belongs there", "[unit]") {
         Findings{"device 0: W0.0.1 (action 2) is out of order: its backward for inputs comes later"});
   CHECK(finding("F0.0.0 F0.0.1 I0.0.1 I0.0.0 W0.0.0 W0.0.1 F0.1.0 F0.1.1 B0.1.1 B0.1.0") ==
         Findings{"device 0: W0.0.0 (action 4) is out of order: the next backward is microbatch 0, slice 1"});
-  CHECK(finding("F0.1.0 F0.1.1 F0.0.0 F0.0.1 I0.0.1 I0.0.0 W0.0.1 W0.0.0 B0.1.1 B0.1.0") == sound);
+  CHECK(finding("F0.0.0 F0.0.1 F0.1.0 F0.1.1 I0.0.1 I0.0.0 W0.0.1 W0.0.0 B0.1.1 B0.1.0") == sound);
+  CHECK(finding("F0.1.0 F0.1.1 F0.0.0 F0.0.1 I0.0.1 I0.0.0 W0.0.1 W0.0.0 B0.1.1 B0.1.0") ==
+        Findings{"device 0: F0.1.0 (action 0) is out of order: the next forward is microbatch 0, slice 0"});
+}
+
+TEST_CASE("what a stage takes of another on its device has been left there before", "[unit]") {
+  const Spec spec{.virtual_stages = 2, .slices = 2};
+  const auto finding = [&](const std::string& list) { return validate(with_lists(spec, "0: " + list)); };
+  CHECK(finding("F0.0.0 F1.0.0 F0.0.1 F1.0.1 B1.0.1 B0.0.1 B1.0.0 B0.0.0") == sound);
+  CHECK(finding("F0.0.0 F1.0.0 F1.0.1 F0.0.1 B1.0.1 B0.0.1 B1.0.0 B0.0.0") ==
+        Findings{
+            "device 0: F1.0.1 (action 2) is out of order: the forward that it needs of stage 0 comes later"});
+  CHECK(
+      finding("F0.0.0 F1.0.0 F0.0.1 F1.0.1 B1.0.1 B0.0.1 B0.0.0 B1.0.0") ==
+      Findings{
+          "device 0: B0.0.0 (action 6) is out of order: the backward that it needs of stage 1 comes later"});
 }
 
 TEST_CASE("ends of a channel that disagree are named with the first message", "[unit]") {
-  const auto schedule = with_lists({.kind = Kind::kGpipe, .pipeline = 2, .microbatches = 2},
-                                   "0: F0.0.0 F0.1.0 B0.0.0 B0.1.0\n1: F0.1.0 F0.0.0 B0.0.0 B0.1.0");
+  const auto schedule =
+      with_lists({.kind = Kind::kInterleaved, .pipeline = 2, .virtual_stages = 2, .microbatches = 2},
+                 "0: F0.0.0 F1.0.0 F0.1.0 F1.1.0 B1.0.0 B1.1.0 B0.0.0 B0.1.0\n"
+                 "1: F0.0.0 F0.1.0 F1.0.0 F1.1.0 B1.0.0 B1.1.0 B0.0.0 B0.1.0");
   REQUIRE(validate(schedule) ==
-          Findings{"activation 0 from device 0 to device 1 is sent by F0.0.0 and received by F0.1.0"});
+          Findings{"activation 1 from device 0 to device 1 is sent by F1.0.0 and received by F0.1.0"});
 }
 
 TEST_CASE("a deadlock lists what every device waits for", "[unit]") {
@@ -284,24 +366,25 @@ TEST_CASE("a deadlock lists what every device waits for", "[unit]") {
               "slice 0 from device 1 at F0.1.0 (action 1 of 4)"});
 }
 
-TEST_CASE("a sender too far ahead of its receiver is a deadlock of the rule on outstanding sends", "[unit]") {
-  // Device 0 wants to send four activations before it takes a gradient; device 1 takes one at a time.
-  const Spec spec{.kind = Kind::kGpipe, .pipeline = 2, .microbatches = 7};
-  const auto forwards_first = [&](int count) {
-    auto schedule = build(spec);
-    auto& list = schedule.devices[0];
-    list = build({.pipeline = 2, .microbatches = 7, .slices = 1, .warmup_slope = count}).devices[0];
+TEST_CASE("a sender ahead of its receiver is given the outstanding sends that it needs", "[unit]") {
+  // Device 0 sends `count` activations before it takes a gradient; device 1 takes one at a time.
+  const auto forwards_first = [](int count) {
+    auto schedule = build({.kind = Kind::kGpipe, .pipeline = 2, .microbatches = 7});
+    schedule.devices[0] =
+        build({.pipeline = 2, .microbatches = 7, .slices = 1, .warmup_slope = count}).devices[0];
     schedule.devices[1] = build({.kind = Kind::kOneFOneB, .pipeline = 2, .microbatches = 7}).devices[1];
     return schedule;
   };
-  REQUIRE(validate(forwards_first(4)) == sound);
-  REQUIRE(
-      validate(forwards_first(5)) ==
-      Findings{
-          "deadlock: device 0 at F0.4.0 (action 4 of 14) holds back its send until the receive of the "
-          "activation of microbatch 3, slice 0 is posted at action 5 by device 1 at B0.1.0 (action 3 of 14)",
-          "deadlock: device 1 at B0.1.0 (action 3 of 14) holds back its send until the receive of the "
-          "gradient of microbatch 0, slice 0 is posted at action 5 by device 0 at F0.4.0 (action 4 of 14)"});
+  REQUIRE(runs_with(forwards_first(4), 1));
+  REQUIRE_FALSE(runs_with(forwards_first(5), 1));
+  for (const int count : {1, 4, 5, 6}) {
+    INFO("count " << count);
+    REQUIRE(validate(forwards_first(count)) == sound);
+    REQUIRE(runs_as_planned(forwards_first(count)));
+  }
+  auto shallow = planned_outstanding(forwards_first(1));
+  auto deep = planned_outstanding(forwards_first(6));
+  REQUIRE(*std::max_element(deep.begin(), deep.end()) > *std::max_element(shallow.begin(), shallow.end()));
 }
 
 TEST_CASE("slope 3 needs an outstanding send, slope 4 still runs with one, slope 5 needs more", "[unit]") {
@@ -313,9 +396,10 @@ TEST_CASE("slope 3 needs an outstanding send, slope 4 still runs with one, slope
   REQUIRE(runs_with(slim(3), 1));
   REQUIRE(runs_with(slim(4), 1));
   REQUIRE_FALSE(runs_with(slim(5), 1));
-  REQUIRE(outstanding_sends(slim(2).spec) == 1);
-  REQUIRE(outstanding_sends(slim(3).spec) == 3);
-  REQUIRE(outstanding_sends({.kind = Kind::kTeraPipe, .warmup_slope = 5}) == 1);
+  for (const int number : planned_outstanding(slim(2))) REQUIRE(number <= 2);
+  for (const int number : planned_outstanding(slim(3))) REQUIRE(number == 3);
+  for (const int number : planned_outstanding(build({.kind = Kind::kTeraPipe, .pipeline = 3, .slices = 4})))
+    REQUIRE(number == 1);
 }
 
 TEST_CASE("outstanding sends suffice up to slope 12, on many devices too", "[unit]") {
@@ -325,6 +409,7 @@ TEST_CASE("outstanding sends suffice up to slope 12, on many devices too", "[uni
         const Spec spec{.pipeline = p, .microbatches = 9, .slices = n, .warmup_slope = slope};
         INFO("p " << p << " n " << n << " slope " << slope);
         REQUIRE(validate(build(spec)) == sound);
+        REQUIRE(runs_as_planned(build(spec)));
       }
 }
 
@@ -342,9 +427,11 @@ TEST_CASE("deadlock is judged as by an independent search for cycles", "[unit]")
       const Spec other{.pipeline = 6, .microbatches = m, .slices = n, .warmup_slope = dice.roll(1, 3)};
       list = build(other).devices[dice.roll(0, 5)];
     }
-    const bool runs = acyclic(schedule, 1);
+    const bool runs = acyclic(schedule, kUnboundedSends);
     INFO(format_text(schedule));
     REQUIRE(validate(schedule).empty() == runs);
+    REQUIRE(runs_with(schedule, 1) == acyclic(schedule, 1));
+    if (runs) REQUIRE(runs_as_planned(schedule));
     if (!runs) ++deadlocks;
   }
   REQUIRE(deadlocks > rounds / 10);
