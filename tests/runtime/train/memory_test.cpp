@@ -1,6 +1,8 @@
 // Saved activations of the worst device, against the closed forms of arXiv 2504.14519, in units of Ma, the
 // activations of one whole sequence in all layers.
 
+#include <algorithm>
+
 #include "runtime/train/session_state.h"
 #include "support/catch.h"
 
@@ -21,8 +23,11 @@ train::Batch zeros(int microbatches) {
 }
 
 /// Peak bytes of saved activations by device.
-std::vector<double> saved_peaks(Kind kind, int p, int n, int m, int slope) {
-  config::RunConfig config = matrix_config({kind, p, n, m, slope, false});
+std::vector<double> saved_peaks(Kind kind, int p, int n, int m, int slope, int v = 1, int layers = 4) {
+  MatrixCase c{kind, p, n, m, slope, false};
+  c.virtual_stages = v;
+  c.layers = layers;
+  config::RunConfig config = matrix_config(c);
   config.data.sequence_length = kTokens;
   config.model.hidden = kHidden;
   config.model.head_size = 16;
@@ -67,6 +72,42 @@ TEST_CASE("saved activations follow the schedules' closed forms", "[runtime]") {
     CHECK(peaks[0] == Approx(expected).epsilon(0.005));
     CHECK(std::max({peaks[0], peaks[1], peaks[2]}) == Approx(expected).epsilon(0.005));
     CHECK(peaks[3] <= 1.005 * (expected + form.sequences * head));
+  }
+}
+
+TEST_CASE("saved activations follow the closed forms with several stages a device, on eight", "[runtime]") {
+  constexpr int kDevices = 8;
+  constexpr int kLayers = 16;
+  constexpr int kSlices = 32;
+  const double head = kTokens * kHidden * static_cast<double>(size_of(DType::kF32));
+  const double layers = saved_peaks(Kind::kTeraPipe, 1, kSlices, 1, 2, 1, kLayers)[0] - head;
+  struct Form {
+    Kind kind;
+    int virtual_stages, slices, microbatches;
+    double sequences;  ///< times Ma / p, on the first device
+  };
+  for (const Form& form :
+       {Form{Kind::kSlimPipe, 1, kSlices, 4, 1 + 14.0 / 32},
+        Form{Kind::kSlimPipe, 2, kSlices, 4, 1 + 14.0 / 64},
+        Form{Kind::kInterleaved, 2, 1, 16, (2 * 7 + 8 + 1) / 2.0}, Form{Kind::kInterleaved, 2, 1, 3, 3}}) {
+    const std::vector<double> peaks =
+        saved_peaks(form.kind, kDevices, form.slices, form.microbatches, 2, form.virtual_stages, kLayers);
+    INFO(schedule::name_of(form.kind) << " v=" << form.virtual_stages << ": first device " << peaks[0]
+                                      << " bytes, of a sequence " << layers << " and " << head);
+    const double expected = form.sequences / kDevices * layers;
+    CHECK(peaks[0] == Approx(expected).epsilon(0.005));
+    CHECK(*std::max_element(peaks.begin(), peaks.end() - 1) == Approx(expected).epsilon(0.005));
+  }
+}
+
+TEST_CASE("a split backward frees at its input part what weight gradients do not need", "[runtime]") {
+  constexpr int kDevices = 4;
+  for (const Kind kind : {Kind::kZbV, Kind::kVHalf}) {
+    const double sequence = saved_peaks(Kind::kGpipe, 1, 1, 1, 2, 1, 8)[0];
+    const std::vector<double> peaks = saved_peaks(kind, kDevices, 1, 2 * kDevices, 2, 2, 8);
+    const double most = kind == Kind::kZbV ? kDevices : (kDevices + 2) / 2.0;  // times Ma / p
+    for (const double peak : peaks) CHECK(peak <= 1.005 * most / kDevices * sequence);
+    CHECK(peaks[0] > 0.5 * most / kDevices * sequence);
   }
 }
 
