@@ -288,7 +288,7 @@ TEST_CASE("an owner waits for its helper, and a helper for the queries", "[unit]
   REQUIRE(plan.slots[1].loads[0].keys == 128);
   plan.slots[1].helps = {{0, 1, 0, 128}};
   const double pairs = 128 * 128;
-  const double triangle = 128 * 129 / 2;
+  const double triangle = 128 * 129 / 2.0;
   const auto run = run_coupled(schedule, plan,
                                {.linear = 0, .attention = 1, .backward_linear = 0, .backward_attention = 0});
   // Slot 0: a triangle. Slot 1: device 1 its own triangle and the help. Slot 2: all of slice 1 on device 1.
