@@ -45,19 +45,27 @@ Engine::~Engine() {
   }
 }
 
-void Engine::make_device(DeviceContext& context) {
-  context.progress.doing("allocation of the parameters");
-  context.chunks = place_chunks(schedule_, context.pipeline_rank, options_.stage_layers);
+void furnish(DeviceContext& context, const EngineOptions& options, const schedule::Schedule& schedule,
+             const model::ParameterTable& table, std::unique_ptr<device::Device> device,
+             const RunnerFactory& make_runner) {
+  context.chunks = place_chunks(schedule, context.pipeline_rank, options.stage_layers);
   context.holds_first_stage = std::ranges::any_of(context.chunks, &ChunkPlacement::first);
   context.holds_last_stage = std::ranges::any_of(context.chunks, &ChunkPlacement::last);
-  context.device = backend_.make_device(
-      {.index = context.index, .threads = options_.threads, .memory_limit = options_.memory_limit});
+  context.device = std::move(device);
+  context.store = std::make_unique<model::ParameterStore>(
+      *context.device, table, options.model, options.compute, parameters_of(table, context.chunks), true);
+  context.runner = make_runner(context);
+}
+
+void Engine::make_device(DeviceContext& context) {
+  context.progress.doing("allocation of the parameters");
   context.endpoint = &transport_.endpoint(context.index);
   context.collectives = std::make_unique<comm::Collectives>(*context.endpoint, context.index,
                                                             topology_.pipeline_group(context.index));
-  context.store = std::make_unique<model::ParameterStore>(
-      *context.device, table_, options_.model, options_.compute, parameters_of(table_, context.chunks), true);
-  context.runner = make_runner_(context);
+  furnish(context, options_, schedule_, table_,
+          backend_.make_device(
+              {.index = context.index, .threads = options_.threads, .memory_limit = options_.memory_limit}),
+          make_runner_);
   context.executor = std::make_unique<Executor>(*context.endpoint, *context.runner, context.device->stream(),
                                                 context.progress, StopToken(first_error_));
   context.progress.doing(Progress::kIdle);

@@ -95,6 +95,30 @@ std::vector<int> stage_layers(const config::RunConfig& config) {
   return runtime::even_layers(config.model.layers, schedule_spec(config).stages());
 }
 
+runtime::EngineOptions engine_options(const config::RunConfig& config) {
+  return {.model = config.model,
+          .compute = compute_type(config),
+          .stage_layers = stage_layers(config),
+          .threads = config.device.threads,
+          .memory_limit = config.memory.limit};
+}
+
+std::vector<runtime::Program> compile_programs(const config::RunConfig& config,
+                                               const schedule::Schedule& schedule,
+                                               const std::vector<int>& devices) {
+  const config::ModelConfig& model = config.model;
+  const std::int64_t slice_tokens = config.data.sequence_length / config.schedule.slices;
+  runtime::CompileInput input;
+  input.stage_layers = stage_layers(config);
+  input.message_bytes = slice_tokens * model.hidden * size_of(compute_type(config));
+  input.tied_bytes = model.tied_embeddings ? model.vocabulary * model.hidden * size_of(DType::kF32) : 0;
+  input.devices = devices;
+  std::vector<runtime::Program> programs = runtime::compile(schedule, input);
+  const std::vector<std::string> problems = runtime::validate(programs);
+  SLIMPIPE_CHECK(problems.empty(), "the compiled schedule is unsound:\n  {}", fmt::join(problems, "\n  "));
+  return programs;
+}
+
 comm::ParallelSizes parallel_sizes(const config::ParallelConfig& parallel) {
   return {.tensor = parallel.tensor,
           .context = parallel.context,
@@ -130,21 +154,17 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
       topology_(parallel_sizes(config.parallel), processes.size, processes.rank),
       schedule_(schedule::build(schedule_spec(config))),
       table_(config.model),
-      programs_(compile(schedule_)),
+      programs_(compile_programs(config, schedule_, topology_.pipeline_group(0))),
       backend_(std::move(platform.backend)),
       transport_(processes.mpi
                      ? comm::make_mpi_transport(topology_, first_error_,
                                                 {.spare_core = has_spare_core(processes),
                                                  .patience = patience_of(config.log.watchdog_seconds)})
                      : comm::make_in_process_transport(topology_.devices(), first_error_)) {
-  const runtime::EngineOptions options{.model = config.model,
-                                       .compute = compute_type(config),
-                                       .stage_layers = stage_layers(config),
-                                       .threads = config.device.threads,
-                                       .memory_limit = config.memory.limit};
   naming_the_site(first_error_, [&] {
-    engine_ = std::make_unique<runtime::Engine>(options, schedule_, table_, topology_, *backend_,
-                                                std::move(platform.make_runner), *transport_, first_error_);
+    engine_ =
+        std::make_unique<runtime::Engine>(engine_options(config_), schedule_, table_, topology_, *backend_,
+                                          std::move(platform.make_runner), *transport_, first_error_);
   });
   watchdog_ = std::make_unique<runtime::Watchdog>(
       runtime::WatchdogOptions{.patience = patience_of(config.log.watchdog_seconds),
@@ -160,26 +180,14 @@ bool Session::has_spare_core(const comm::ProcessEnvironment& processes) const {
   return usable_cores(wanted, process_cores(), host_cores(), processes) == wanted;
 }
 
-std::vector<runtime::Program> Session::compile(const schedule::Schedule& schedule) const {
-  const config::ModelConfig& model = config_.model;
-  const std::int64_t slice_tokens = config_.data.sequence_length / config_.schedule.slices;
-  runtime::CompileInput input;
-  input.stage_layers = stage_layers(config_);
-  input.message_bytes = slice_tokens * model.hidden * size_of(compute_type(config_));
-  input.tied_bytes = model.tied_embeddings ? model.vocabulary * model.hidden * size_of(DType::kF32) : 0;
-  input.devices = topology_.pipeline_group(0);
-  std::vector<runtime::Program> programs = runtime::compile(schedule, input);
-  const std::vector<std::string> problems = runtime::validate(programs);
-  SLIMPIPE_CHECK(problems.empty(), "the compiled schedule is unsound:\n  {}", fmt::join(problems, "\n  "));
-  return programs;
-}
-
 const std::vector<runtime::Program>& Session::evaluation_programs(int microbatches) {
   auto it = evaluation_.find(microbatches);
   if (it == evaluation_.end()) {
     schedule::Spec spec = schedule_.spec;
     spec.microbatches = microbatches;
-    it = evaluation_.emplace(microbatches, compile(schedule::build_forward_only(spec))).first;
+    auto programs =
+        compile_programs(config_, schedule::build_forward_only(spec), topology_.pipeline_group(0));
+    it = evaluation_.emplace(microbatches, std::move(programs)).first;
   }
   return it->second;
 }

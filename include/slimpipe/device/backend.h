@@ -28,7 +28,7 @@ class Device {
   [[nodiscard]] virtual Stream& stream() = 0;
   [[nodiscard]] virtual Operators& operators() = 0;
   /// Copies host bytes to a contiguous device tensor, ordered on the stream; `source` may be reused on
-  /// return. Throws Error where the tensor has strides, and where the device only plans.
+  /// return. Throws Error where the tensor has strides. A device that only plans copies nothing.
   virtual void upload(const void* source, Tensor destination) = 0;
   /// Copies a contiguous device tensor to the host; waits for the stream. Throws Error as upload does.
   virtual void download(Tensor source, void* destination) = 0;

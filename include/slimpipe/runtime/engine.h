@@ -52,6 +52,11 @@ struct EngineOptions {
   std::int64_t memory_limit = 0;  ///< bytes a device, 0: none
 };
 
+/// Gives a context all that needs no other device: the given device, chunks, parameters, runner.
+void furnish(DeviceContext& context, const EngineOptions& options, const schedule::Schedule& schedule,
+             const model::ParameterTable& table, std::unique_ptr<device::Device> device,
+             const RunnerFactory& make_runner);
+
 class Engine {
  public:
   /// Makes the local devices, each on its thread. All references outlive the engine.

@@ -54,7 +54,6 @@ struct CompileInput {
   std::vector<int> stage_layers;   ///< layers of each stage of the model
   std::int64_t message_bytes = 0;  ///< hidden states of one slice in the compute type
   std::int64_t tied_bytes = 0;     ///< fp32 gradient of a tied embedding; 0: embeddings are not tied
-  bool training = true;            ///< false: `schedule` is forward-only
   std::vector<int> devices;        ///< pipeline rank -> device index
 };
 

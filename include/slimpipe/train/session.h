@@ -104,7 +104,6 @@ class Session {
  private:
   /// Whether every process has a core beyond those that its devices compute with.
   [[nodiscard]] bool has_spare_core(const comm::ProcessEnvironment& processes) const;
-  [[nodiscard]] std::vector<runtime::Program> compile(const schedule::Schedule& schedule) const;
   [[nodiscard]] const std::vector<runtime::Program>& evaluation_programs(int microbatches);
   /// Runs body on every local device's thread under the watchdog; `activity`, a literal, is what the devices
   /// begin with.
@@ -127,6 +126,11 @@ class Session {
 
 /// The schedule a configuration asks for.
 [[nodiscard]] schedule::Spec schedule_spec(const config::RunConfig& config);
+[[nodiscard]] runtime::EngineOptions engine_options(const config::RunConfig& config);
+/// The schedule's programs by pipeline rank, proved sound; `devices`: of each pipeline rank.
+[[nodiscard]] std::vector<runtime::Program> compile_programs(const config::RunConfig& config,
+                                                             const schedule::Schedule& schedule,
+                                                             const std::vector<int>& devices);
 /// Layers of each stage.
 [[nodiscard]] std::vector<int> stage_layers(const config::RunConfig& config);
 [[nodiscard]] DType compute_type(const config::RunConfig& config);

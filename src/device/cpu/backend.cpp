@@ -7,6 +7,7 @@
 
 #include "device/cpu/operators.h"
 #include "device/cpu/parallel.h"
+#include "device/planning_operators.h"
 
 namespace slimpipe::device {
 
@@ -27,22 +28,24 @@ class CpuDevice final : public Device {
   [[nodiscard]] int index() const override { return index_; }
   Arena& arena() override { return arena_; }
   Stream& stream() override { return stream_; }
-  Operators& operators() override { return operators_; }
+  Operators& operators() override {
+    return arena_.plan_only() ? static_cast<Operators&>(planning_) : operators_;
+  }
 
   void upload(const void* source, Tensor destination) override {
     check_transfer("upload", destination);
-    if (destination.size() > 0)
+    if (destination.size() > 0 && !arena_.plan_only())
       std::memcpy(destination.data(), source, static_cast<std::size_t>(destination.bytes()));
   }
 
   void download(Tensor source, void* destination) override {
     check_transfer("download", source);
-    if (source.size() > 0) std::memcpy(destination, source.data(), static_cast<std::size_t>(source.bytes()));
+    if (source.size() > 0 && !arena_.plan_only())
+      std::memcpy(destination, source.data(), static_cast<std::size_t>(source.bytes()));
   }
 
  private:
-  void check_transfer(const char* name, const Tensor& tensor) const {
-    SLIMPIPE_CHECK(!arena_.plan_only(), "{}: device {} only plans, it has no memory", name, index_);
+  static void check_transfer(const char* name, const Tensor& tensor) {
     SLIMPIPE_CHECK(tensor.contiguous(), "{}: {} has strides, expected contiguous", name, tensor.describe());
   }
 
@@ -50,6 +53,7 @@ class CpuDevice final : public Device {
   Arena arena_;
   CpuStream stream_;
   cpu::CpuOperators operators_;
+  PlanningOperators planning_{operators_};
 };
 
 class CpuBackend final : public Backend {

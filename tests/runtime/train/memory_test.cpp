@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "slimpipe/train/memory_plan.h"
+
 #include "runtime/train/session_state.h"
 #include "support/catch.h"
 
@@ -109,6 +111,52 @@ TEST_CASE("a split backward frees at its input part what weight gradients do not
     for (const double peak : peaks) CHECK(peak <= 1.005 * most / kDevices * sequence);
     CHECK(peaks[0] > 0.5 * most / kDevices * sequence);
   }
+}
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+/// Where the plan differs from what a session measures, by device and scope.
+std::vector<std::string> differences(const MatrixCase& c, bool validates) {
+  const config::RunConfig config = matrix_config(c);
+  constexpr int kValidation = 2;
+  const auto plans = train::plan_memory(config, train::make_platform(config), validates ? kValidation : 0);
+  train::Session session(config, {});
+  session.initialise();
+  if (validates) session.evaluate(matrix_batch(kValidation, 0));
+  const auto devices = session.train_step(matrix_batch(c.microbatches, 0), {}).devices;
+  std::vector<std::string> found;
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    const auto compare = [&](std::string_view what, double measured, std::int64_t planned) {
+      if (measured != static_cast<double>(planned))
+        found.push_back(
+            fmt::format("{}, device {}: {} {}, planned {}", c.name(), d, what, measured, planned));
+    };
+    for (std::size_t s = 0; s < device::kNumScopes; ++s)
+      compare(name_of(static_cast<device::Scope>(s)), devices[d].peak_bytes[s], plans.at(d).peak[s]);
+    compare("in all", devices[d].total_peak_bytes, plans[d].total_peak);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the memory plan is what a run measures, to the byte and by scope", "[runtime]") {
+  std::size_t checked = 0;
+  for (const auto& cases : {matrix_cases({1}), matrix_cases({2}), matrix_cases({4}), bf16_cases({1, 2, 4}),
+                            selective_cases({1, 2, 4}), interleaved_cases({1}), interleaved_cases({2}),
+                            interleaved_cases({4}), interleaved_bf16_cases({1, 2, 4})}) {
+    for (const MatrixCase& c : kSanitized ? some_of(cases) : cases) {
+      for (const std::string& difference : differences(c, checked % 2 == 0)) FAIL_CHECK(difference);
+      ++checked;
+    }
+  }
+  CHECK(checked > 100);
 }
 
 }  // namespace slimpipe::test
