@@ -16,6 +16,7 @@ void add_train(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_config(CLI::App& app, Action& action);
 void add_schedule(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 
 /// Prints the failure and returns the exit status.

@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   slimpipe::app::add_data(app, action);
   slimpipe::app::add_config(app, action);
   slimpipe::app::add_schedule(app, action);
+  slimpipe::app::add_plan(app, action);
   slimpipe::app::add_bench(app, action);
   try {
     app.parse(argc, argv);

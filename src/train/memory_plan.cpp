@@ -1,6 +1,7 @@
 #include "slimpipe/train/memory_plan.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <numeric>
 
 #include "slimpipe/runtime/dry_run.h"
@@ -71,6 +72,93 @@ class MemoryPlanner {
 };
 
 }  // namespace
+
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+std::int64_t largest_peak(const std::vector<device::ArenaStats>& plans) {
+  std::int64_t largest = 0;
+  for (const device::ArenaStats& plan : plans) largest = std::max(largest, plan.total_peak);
+  return largest;
+}
+
+struct Alternative {
+  std::string settings;  ///< as --set has them
+  config::RunConfig config;
+};
+
+/// What a user would try, what costs the least speed first: more slices cost nothing but shorter matrix
+/// products, recomputation a few percent, a warm-up slope of 1 the hiding of latency.
+std::vector<Alternative> alternatives(const config::RunConfig& config) {
+  std::vector<Alternative> all;
+  const auto add = [&](int slices_times, bool recompute, bool shallow) {
+    Alternative a{.settings = {}, .config = config};
+    const int slices = config.schedule.slices * slices_times;
+    if (slices_times > 1) a.settings += fmt::format(" --set schedule.slices={}", slices);
+    if (recompute) a.settings += " --set memory.recompute=selective";
+    if (shallow) a.settings += " --set schedule.warmup_slope=1";
+    a.config.schedule.slices = slices;
+    if (recompute) a.config.memory.recompute = "selective";
+    if (shallow) a.config.schedule.warmup_slope = 1;
+    const bool changes =
+        (slices_times > 1 || recompute || shallow) && (!recompute || config.memory.recompute == "none") &&
+        (!shallow || (config.schedule.kind == schedule::Kind::kSlimPipe && config.schedule.warmup_slope > 1));
+    if (changes && config.data.sequence_length % slices == 0 &&
+        schedule::problems(schedule_spec(a.config), config.model.layers).empty())
+      all.push_back(std::move(a));
+  };
+  for (const bool shallow : {false, true})
+    for (const bool recompute : {false, true})
+      for (const int times : {1, 2, 4}) add(times, recompute, shallow);
+  return all;
+}
+
+}  // namespace
+
+std::string format_memory_plan(const std::vector<device::ArenaStats>& plans) {
+  std::vector<std::size_t> used;
+  for (std::size_t s = 0; s < device::kNumScopes; ++s)
+    if (std::ranges::any_of(plans, [s](const auto& plan) { return plan.peak[s] > 0; })) used.push_back(s);
+  const auto width_of = [](std::size_t s) {
+    return std::max<std::size_t>(name_of(static_cast<device::Scope>(s)).size(), 7) + 2;
+  };
+  std::string text = "MiB      ";
+  for (const std::size_t s : used)
+    text += fmt::format("{:>{}}", name_of(static_cast<device::Scope>(s)), width_of(s));
+  text += "  peak of all\n";
+  for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+    text += fmt::format("device {:<2}", rank);
+    for (const std::size_t s : used)
+      text += fmt::format("{:>{}.1f}", static_cast<double>(plans[rank].peak[s]) / kMiB, width_of(s));
+    text += fmt::format("{:>13.1f}\n", static_cast<double>(plans[rank].total_peak) / kMiB);
+  }
+  return text;
+}
+
+void check_memory_limit(const config::RunConfig& config, int validation_samples) {
+  const std::int64_t limit = config.memory.limit;
+  if (limit == 0) return;
+  const auto plans = plan_memory(config, make_platform(config), validation_samples);
+  if (largest_peak(plans) <= limit) return;
+  std::string fitting;
+  std::int64_t smallest = limit + 1;  // what costs more speed must need less memory to be worth a line
+  for (const Alternative& alternative : alternatives(config)) {
+    const auto peak =
+        largest_peak(plan_memory(alternative.config, make_platform(config), validation_samples));
+    if (peak >= smallest) continue;
+    smallest = peak;
+    fitting += fmt::format("\n  {:.1f} MiB with{}", static_cast<double>(peak) / kMiB, alternative.settings);
+  }
+  throw_input_error(
+      "memory.limit: a device would need {:.1f} MiB, more than the limit of {:.1f} MiB\n{}{}",
+      static_cast<double>(largest_peak(plans)) / kMiB, static_cast<double>(limit) / kMiB,
+      format_memory_plan(plans),
+      fitting.empty()
+          ? "More slices (up to 4 times), selective recomputation and a warm-up slope of 1 do not make it "
+            "fit: use more pipeline devices, a shorter sequence or a smaller model, or raise memory.limit"
+          : "It would fit, the least loss of speed first:" + fitting);
+}
 
 std::vector<device::ArenaStats> plan_memory(const config::RunConfig& config, Platform platform,
                                             int validation_samples) {

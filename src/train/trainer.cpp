@@ -15,6 +15,7 @@
 #include "slimpipe/io/run_folder.h"
 #include "slimpipe/io/trace.h"
 #include "slimpipe/train/learning_rate.h"
+#include "slimpipe/train/memory_plan.h"
 #include "slimpipe/train/metrics.h"
 #include "slimpipe/train/resume.h"
 #include "slimpipe/train/run_data.h"
@@ -322,6 +323,7 @@ Prepared preflight(const TrainRequest& request, comm::MpiSession& processes) {
     if (!problems.empty()) throw_input_error("{}", fmt::join(problems, "\n"));
     check_devices(config, processes.environment());
     prepared.data.emplace(config);
+    check_memory_limit(config, prepared.data->validation_samples());
     std::error_code none;
     if (request.resume && !fs::is_directory(request.run_folder, none)) {
       throw_input_error(

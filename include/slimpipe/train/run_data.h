@@ -21,6 +21,8 @@ class RunData {
   /// The batch of `count` samples at `cursor`. `with_tokens` false: only the count of valid tokens.
   [[nodiscard]] Batch training_batch(std::int64_t cursor, int count, bool with_tokens) const;
   [[nodiscard]] bool has_validation() const { return validation_.has_value(); }
+  /// Sequences of one validation; 0 where there is none.
+  [[nodiscard]] int validation_samples() const { return static_cast<int>(validation_samples_); }
   /// The same samples every time, the first ones of the validation data in file order.
   [[nodiscard]] Batch validation_batch(bool with_tokens) const;
   [[nodiscard]] std::int64_t samples_per_epoch() const { return train_->samples_per_epoch(); }

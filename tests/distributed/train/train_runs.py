@@ -108,27 +108,22 @@ def dead_rank_ends_the_job(bench):
         wait_for(lambda: not any(map(alive, pids.values())), "the processes of the job to go")
 
 
-def out_of_memory_is_named_once(bench):
+def a_memory_limit_is_checked_before_the_run(bench):
     bench.run("enough")
-    peaks = [device["peak_bytes"] for device in bench.metrics("enough")[STEPS]["devices"]]
-    device = peaks.index(max(peaks))
-    rank = device // 2  # two devices a process
-    output = bench.run("short", processes=2, status=1, memory__limit=int(max(peaks)) - 1)
-    check(output.count("out of memory") == 1, f"named not once:\n{output}")
-    site = (rf"device {device} \(rank {rank}\), training step \d+, step \d+ of \d+: [FBW]\d+\.\d+\.\d+ .+: "
-            rf"device {device}: out of memory: .+ needs \d+ bytes \(\w+: fp32\[[\d, ]+\]")
-    check(re.search(site, output), f"expected {site}:\n{output}")
-    for key in ("memory.limit", "memory.recompute"):
-        check(output.count(key) == 1, f"{key} is advised not once:\n{output}")
-    cause = json.loads((bench.folder / "short" / "failure.json").read_text())["cause"]
-    check(re.search(site, cause), f"failure.json: {cause}")
-    check("rank -1" not in output and "step -1" not in output, output)
-    # Not even the parameters fit: every device fails, one speaks.
-    for processes in (0, 4):
-        output = bench.run(f"tiny{processes}", processes=processes, status=1, memory__limit=1000)
-        check(output.count("out of memory") == 1, f"named not once:\n{output}")
-        check("allocation of the parameters" in output, output)
-        check("To have fewer parameters on each device" in output and "slices" not in output, output)
+    most = int(max(device["peak_bytes"] for device in bench.metrics("enough")[STEPS]["devices"]))
+    bench.run("exact", memory__limit=most)  # the plan is exact: not a byte more is needed
+    for processes in (0, 2):
+        output = bench.run(f"short{processes}", processes=processes, status=2, memory__limit=most - 1)
+        check(output.count("memory.limit: a device would need") == 1, f"named not once:\n{output}")
+        for column in ("weights", "saved_activations", "peak of all"):
+            check(output.count(column) == 1, f"no table of {column}:\n{output}")
+        fitting = re.findall(r"([\d.]+) MiB with((?: --set [\w.]+=\w+)+)", output)
+        check(fitting, f"no setting that would fit:\n{output}")
+    settings = dict(pair.split("=") for pair in fitting[0][1].split(" --set ")[1:])
+    bench.run("fitting", memory__limit=most - 1, **{key.replace(".", "__"): value for key, value in settings.items()})
+    # Not even the parameters fit: nothing is offered that would not help.
+    output = bench.run("tiny", status=2, memory__limit=1000)
+    check("do not make it fit" in output and " MiB with" not in output, output)
 
 
 def too_many_skipped_steps_end_the_run(bench):
@@ -251,7 +246,7 @@ if __name__ == "__main__":
         resumed_run_is_the_undisturbed_one,
         killed_run_goes_on,
         dead_rank_ends_the_job,
-        out_of_memory_is_named_once,
+        a_memory_limit_is_checked_before_the_run,
         too_many_skipped_steps_end_the_run,
         bad_input_is_told_once,
         processes_that_were_started_unlike_are_refused,

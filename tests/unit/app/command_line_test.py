@@ -24,12 +24,12 @@ class CommandLine(unittest.TestCase):
         return result.stderr
 
     def test_a_use_without_a_command_lists_the_commands(self):
-        self.assertEqual(self.refused(), "slimpipe: expected a command: train, data, config, schedule, bench\n"
+        self.assertEqual(self.refused(), "slimpipe: expected a command: train, data, config, schedule, plan, bench\n"
                                          "See: slimpipe --help\n")
 
     def test_a_misspelt_command_is_named_with_the_ones_there_are(self):
         self.assertEqual(self.refused("trian"), "slimpipe: there is no command 'trian'; expected one of: train, "
-                                                "data, config, schedule, bench\nSee: slimpipe --help\n")
+                                                "data, config, schedule, plan, bench\nSee: slimpipe --help\n")
 
     def test_a_misspelt_command_of_a_command_points_at_that_ones_help(self):
         self.assertEqual(self.refused("config", "shwo"),

@@ -40,7 +40,7 @@ class Help(unittest.TestCase):
     def test_every_command_is_listed(self):
         self.assertEqual([" ".join(command) for command, _ in self.commands()], [
             "", "train", "data", "data prepare", "data inspect", "config", "config show", "config validate",
-            "config reference", "schedule", "bench", "bench gemm", "bench attention", "bench step",
+            "config reference", "schedule", "plan", "bench", "bench gemm", "bench attention", "bench step",
             "bench pipeline"])
 
     def test_every_option_is_explained(self):
@@ -67,7 +67,7 @@ class Help(unittest.TestCase):
     def test_examples_of_what_needs_no_other_file_run(self):
         ran = 0
         for command, text in self.commands():
-            if command[:1] not in (("schedule",), ("config",)):
+            if command[:1] not in (("schedule",), ("config",), ("plan",)):
                 continue
             for example in re.findall(r"^  slimpipe (.*)", text, re.MULTILINE):
                 words = shlex.split(example.partition(" | ")[0])
