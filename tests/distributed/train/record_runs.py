@@ -217,7 +217,7 @@ def run_folder_holds_the_documented_files(bench):
     same(set(found), set(patterns) - {"failure.json", "trace-N.json", "checkpoints/step-NNNNNNNN/"},
          "files of a run that saves nothing")
     same((bench.folder / "unsaved/logs/rank-0.log").read_text(), "", "log of a run that has nothing to warn of")
-    bench.run("failed", status=1, memory__limit=1000)
+    bench.run("failed", status=1, training__lr=3e38, training__lr_schedule="constant")
     check("failure.json" in documented("failed"), "a failed run has no failure.json")
 
 
