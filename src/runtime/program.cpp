@@ -32,6 +32,20 @@ const char* content_of(comm::Purpose purpose) {
   return "?";
 }
 
+comm::Purpose purpose_of(schedule::Payload payload) {
+  switch (payload) {
+    case schedule::Payload::kActivation:
+      return comm::Purpose::kActivation;
+    case schedule::Payload::kGradient:
+      return comm::Purpose::kGradient;
+  }
+  throw_error("payload {} has no purpose", static_cast<int>(payload));
+}
+
+comm::Purpose purpose_of(Phase phase) {
+  return purpose_of(schedule::payload_of(phase));
+}
+
 /// Compiles one pipeline rank.
 class Compiler {
  public:
@@ -46,10 +60,8 @@ class Compiler {
     }
     for (const schedule::Channel& channel : channels.channels) {
       if (channel.source != rank) continue;
-      const bool activation = channel.payload == schedule::Payload::kActivation;
-      const auto purpose = activation ? comm::Purpose::kActivation : comm::Purpose::kGradient;
-      program_.sends_in_flight[{program_.device, input.devices[channel.destination], purpose}] =
-          std::max(2, channel.outstanding);
+      program_.sends_in_flight[{program_.device, input.devices[channel.destination],
+                                purpose_of(channel.payload)}] = std::max(2, channel.outstanding);
     }
   }
 
@@ -68,7 +80,6 @@ class Compiler {
   }
 
  private:
-  [[nodiscard]] int stage_of(const Action& action) const { return schedule_.stage_of[rank_][action.chunk]; }
   [[nodiscard]] int device_of_stage(int stage) const { return input_.devices[schedule_.device_of(stage)]; }
 
   [[nodiscard]] std::vector<LayerStep> steps_of(const Action& action) const {
@@ -88,11 +99,9 @@ class Compiler {
   /// Posts the receive of `action` where it has one, remembering it for the action's own wait.
   void post_receive(const Action& action) {
     for (const LayerStep& step : steps_of(action)) {
-      if (step.phase != Phase::kReceiveActivation && step.phase != Phase::kReceiveGradient) continue;
-      const bool activation = step.phase == Phase::kReceiveActivation;
-      const int peer = device_of_stage(stage_of(action) + (activation ? -1 : 1));
-      const auto purpose = activation ? comm::Purpose::kActivation : comm::Purpose::kGradient;
-      const int transfer = add_transfer({peer, program_.device, purpose}, input_.message_bytes);
+      if (!schedule::is_receive(step.phase)) continue;
+      const comm::Channel channel{input_.devices[step.peer], program_.device, purpose_of(step.phase)};
+      const int transfer = add_transfer(channel, input_.message_bytes);
       add(StepKind::kPostReceive, step.phase, action, -1, transfer);
       receives_posted_.push_back(transfer);
     }
@@ -100,31 +109,23 @@ class Compiler {
 
   void compile_action(const Action& action) {
     for (const LayerStep& step : steps_of(action)) {
-      switch (step.phase) {
-        case Phase::kReceiveActivation:
-        case Phase::kReceiveGradient:
-          add(StepKind::kWaitReceive, step.phase, action, -1, receives_posted_.front());
-          receives_posted_.pop_front();
-          break;
-        case Phase::kSendActivation:
-        case Phase::kSendGradient:
-          send(step.phase, action);
-          break;
-        default:
-          add(StepKind::kCompute, step.phase, action, step.layer, -1);
+      if (schedule::is_receive(step.phase)) {
+        add(StepKind::kWaitReceive, step.phase, action, -1, receives_posted_.front());
+        receives_posted_.pop_front();
+      } else if (schedule::is_send(step.phase)) {
+        send(step, action);
+      } else {
+        add(StepKind::kCompute, step.phase, action, step.layer, -1);
       }
     }
   }
 
-  void send(Phase phase, const Action& action) {
-    const bool activation = phase == Phase::kSendActivation;
-    const int peer = device_of_stage(stage_of(action) + (activation ? 1 : -1));
-    const auto purpose = activation ? comm::Purpose::kActivation : comm::Purpose::kGradient;
-    const comm::Channel channel{program_.device, peer, purpose};
+  void send(const LayerStep& step, const Action& action) {
+    const comm::Channel channel{program_.device, input_.devices[step.peer], purpose_of(step.phase)};
     auto& sends = sends_under_way_[channel];
     while (std::ssize(sends) >= program_.sends_in_flight.at(channel)) wait_oldest_send(sends);
     const int transfer = add_transfer(channel, input_.message_bytes);
-    add(StepKind::kPostSend, phase, action, -1, transfer);
+    add(StepKind::kPostSend, step.phase, action, -1, transfer);
     sends.push_back(program_.steps.back());
   }
 

@@ -1,79 +1,61 @@
 #include "slimpipe/schedule/channels.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+
+#include "slimpipe/core/check.h"
 
 #include "schedule/execution.h"
 
 namespace slimpipe::schedule {
-namespace {
-
-class Connector {
- public:
-  explicit Connector(const Schedule& schedule) : schedule_(schedule) {
-    device_of_stage_.resize(schedule.spec.stages());
-    for (int device = 0; device < std::ssize(schedule.stage_of); ++device)
-      for (const int stage : schedule.stage_of[device]) device_of_stage_[stage] = device;
-  }
-
-  ChannelMap connect() {
-    map_.of_action.resize(schedule_.devices.size());
-    for (int device = 0; device < std::ssize(schedule_.devices); ++device) {
-      const DeviceExpansions expansions(schedule_, device, {});
-      for (int index = 0; index < std::ssize(schedule_.devices[device]); ++index)
-        map_.of_action[device].push_back(connect_action(device, index, expansions));
-    }
-    return std::move(map_);
-  }
-
- private:
-  ActionChannels connect_action(int device, int index, const DeviceExpansions& expansions) {
-    const auto& action = schedule_.devices[device][index];
-    const int stage = schedule_.stage_of[device][action.chunk];
-    ActionChannels channels;
-    for (const auto& step : expansions.of(action)) switch (step.phase) {
-        case Phase::kReceiveActivation:
-          channels.receive = channel(device_of_stage_[stage - 1], device, Payload::kActivation);
-          break;
-        case Phase::kReceiveGradient:
-          channels.receive = channel(device_of_stage_[stage + 1], device, Payload::kGradient);
-          break;
-        case Phase::kSendActivation:
-          channels.send = channel(device, device_of_stage_[stage + 1], Payload::kActivation);
-          break;
-        case Phase::kSendGradient:
-          channels.send = channel(device, device_of_stage_[stage - 1], Payload::kGradient);
-          break;
-        default:
-          break;
-      }
-    if (channels.receive >= 0) map_.channels[channels.receive].receives.push_back(index);
-    if (channels.send >= 0) map_.channels[channels.send].sends.push_back(index);
-    return channels;
-  }
-
-  int channel(int source, int destination, Payload payload) {
-    const auto [entry, is_new] =
-        index_.try_emplace({source, destination, payload}, static_cast<int>(map_.channels.size()));
-    if (is_new) map_.channels.push_back({source, destination, payload, {}, {}});
-    return entry->second;
-  }
-
-  const Schedule& schedule_;
-  std::vector<int> device_of_stage_;
-  std::map<std::tuple<int, int, Payload>, int> index_;
-  ChannelMap map_;
-};
-
-}  // namespace
 
 std::string_view name_of(Payload payload) {
   return payload == Payload::kActivation ? "activation" : "gradient";
 }
 
+Payload payload_of(Phase phase) {
+  switch (phase) {
+    case Phase::kReceiveActivation:
+    case Phase::kSendActivation:
+      return Payload::kActivation;
+    case Phase::kReceiveGradient:
+    case Phase::kSendGradient:
+      return Payload::kGradient;
+    default:
+      throw_error("phase {} is no communication", name_of(phase));
+  }
+}
+
+ChannelMap::Key ChannelMap::key_of(int device, const LayerStep& step) {
+  const Payload payload = payload_of(step.phase);
+  return is_send(step.phase) ? Key{device, step.peer, payload} : Key{step.peer, device, payload};
+}
+
+int ChannelMap::of_step(int device, const LayerStep& step) const {
+  const auto found = index_.find(key_of(device, step));
+  SLIMPIPE_CHECK(found != index_.end(), "no channel for \"{}\" of device {} with device {}",
+                 name_of(step.phase), device, step.peer);
+  return found->second;
+}
+
+int ChannelMap::add(int device, const LayerStep& step) {
+  const Key key = key_of(device, step);
+  const auto [entry, is_new] = index_.try_emplace(key, static_cast<int>(channels.size()));
+  if (is_new) channels.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), {}, {}});
+  return entry->second;
+}
+
 ChannelMap connect(const Schedule& schedule) {
-  return Connector(schedule).connect();
+  ChannelMap map;
+  for (int device = 0; device < std::ssize(schedule.devices); ++device) {
+    const DeviceExpansions expansions(schedule, device, {});
+    for (int index = 0; index < std::ssize(schedule.devices[device]); ++index) {
+      for (const LayerStep& step : expansions.of(schedule.devices[device][index])) {
+        if (is_receive(step.phase)) map.channels[map.add(device, step)].receives.push_back(index);
+        if (is_send(step.phase)) map.channels[map.add(device, step)].sends.push_back(index);
+      }
+    }
+  }
+  return map;
 }
 
 std::vector<std::string> plan_outstanding_sends(const Schedule& schedule, ChannelMap& map) {

@@ -78,27 +78,26 @@ bool Execution::take_step(int device) {
   auto& cursor = cursors_[device];
   auto& run = runs_[device];
   const auto& step = (*cursor.steps)[cursor.step];
-  const bool receives = step.phase == Phase::kReceiveActivation || step.phase == Phase::kReceiveGradient;
-  if (receives && !receive(device)) return false;
-  const bool sends = is_communication(step.phase) && !receives;
+  if (is_receive(step.phase) && !receive(device, step)) return false;
+  const bool sends = is_send(step.phase);
+  const int channel = sends ? map_.of_step(device, step) : -1;
   // A send's own cost comes after the wait for its turn; the message leaves when it is paid.
-  if (sends && !send(device)) return false;
+  if (sends && !may_send(device, channel)) return false;
   const double seconds = cost_.step(device, schedule_.devices[device][cursor.action], step);
   SLIMPIPE_CHECK(std::isfinite(seconds) && seconds >= 0, "cost of step {} is {}", name_of(step.phase),
                  seconds);
   run.clock += seconds;
   run.busy += seconds;
   if (sends) {
-    const int channel = map_.of_action[device][cursor.action].send;
     sent_[channel].push_back(run.clock);
     wake(map_.channels[channel].destination, WaitKind::kMessage, channel);
   }
   return true;
 }
 
-bool Execution::receive(int device) {
+bool Execution::receive(int device, const LayerStep& step) {
   auto& cursor = cursors_[device];
-  const int channel = map_.of_action[device][cursor.action].receive;
+  const int channel = map_.of_step(device, step);
   const int number = received_[channel];
   if (number >= std::ssize(sent_[channel])) {
     cursor.wait = Wait{WaitKind::kMessage, channel, number};
@@ -111,9 +110,8 @@ bool Execution::receive(int device) {
   return true;
 }
 
-bool Execution::send(int device) {
+bool Execution::may_send(int device, int index) {
   auto& cursor = cursors_[device];
-  const int index = map_.of_action[device][cursor.action].send;
   const auto& channel = map_.channels[index];
   const int number = static_cast<int>(sent_[index].size()) - channel.outstanding;
   if (number < 0) return true;

@@ -56,8 +56,10 @@ class Execution {
   void advance(int device);
   /// Runs the current step, or sets the cursor's wait and returns false.
   bool take_step(int device);
-  bool receive(int device);
-  bool send(int device);
+  /// Takes the step's message, or sets the cursor's wait for it and returns false.
+  bool receive(int device, const LayerStep& step);
+  /// Whether the channel's rule lets the device send now; sets the cursor's wait where it does not.
+  bool may_send(int device, int channel);
   void reach_action(int device);
   void wake(int device, WaitKind kind, int channel);
   /// The action of the destination at which it posts the receive of message `number`.

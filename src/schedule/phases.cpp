@@ -1,7 +1,5 @@
 #include "slimpipe/schedule/phases.h"
 
-#include <algorithm>
-
 #include "slimpipe/core/check.h"
 
 namespace slimpipe::schedule {
@@ -10,21 +8,26 @@ namespace {
 using Steps = std::vector<LayerStep>;
 
 void append_forward(Steps& steps, const ChunkShape& shape) {
-  steps.push_back({shape.stage == 0      ? Phase::kEmbed
-                   : shape.previous_here ? Phase::kTakeActivation
-                                         : Phase::kReceiveActivation});
+  if (shape.stage == 0)
+    steps.push_back({Phase::kEmbed});
+  else if (shape.previous_here)
+    steps.push_back({Phase::kTakeActivation});
+  else
+    steps.push_back({.phase = Phase::kReceiveActivation, .peer = shape.previous_device});
   for (int layer = 0; layer < shape.layers; ++layer)
     for (const Phase phase : {Phase::kPreAttention, Phase::kAttention, Phase::kPostAttention})
       steps.push_back({phase, layer});
   if (shape.stage == shape.stages - 1)
     steps.push_back({Phase::kLoss});
   else if (!shape.next_here)
-    steps.push_back({Phase::kSendActivation});
+    steps.push_back({.phase = Phase::kSendActivation, .peer = shape.next_device});
 }
 
 void append_backward(Steps& steps, const ChunkShape& shape, bool with_weights) {
-  if (shape.stage < shape.stages - 1)
-    steps.push_back({shape.next_here ? Phase::kTakeGradient : Phase::kReceiveGradient});
+  if (shape.next_here)
+    steps.push_back({Phase::kTakeGradient});
+  else if (shape.stage < shape.stages - 1)
+    steps.push_back({.phase = Phase::kReceiveGradient, .peer = shape.next_device});
   for (int layer = shape.layers - 1; layer >= 0; --layer) {
     for (const Phase phase :
          {Phase::kPostAttentionBackwardInput, Phase::kAttentionBackward, Phase::kPreAttentionBackwardInput})
@@ -34,7 +37,7 @@ void append_backward(Steps& steps, const ChunkShape& shape, bool with_weights) {
   if (shape.stage == 0)
     steps.push_back({Phase::kEmbedBackward});
   else if (!shape.previous_here)
-    steps.push_back({Phase::kSendGradient});
+    steps.push_back({.phase = Phase::kSendGradient, .peer = shape.previous_device});
 }
 
 void append_weights(Steps& steps, const ChunkShape& shape) {
@@ -85,9 +88,12 @@ std::string_view name_of(Phase phase) {
   throw_error("phase {} has no name", static_cast<int>(phase));
 }
 
-bool is_communication(Phase phase) {
-  return phase == Phase::kReceiveActivation || phase == Phase::kSendActivation ||
-         phase == Phase::kReceiveGradient || phase == Phase::kSendGradient;
+bool is_receive(Phase phase) {
+  return phase == Phase::kReceiveActivation || phase == Phase::kReceiveGradient;
+}
+
+bool is_send(Phase phase) {
+  return phase == Phase::kSendActivation || phase == Phase::kSendGradient;
 }
 
 std::vector<LayerStep> expand(const Action& action, const ChunkShape& shape, int slices, bool training) {
@@ -131,14 +137,17 @@ DeviceExpansions::DeviceExpansions(const Schedule& schedule, int device, const s
 }
 
 ChunkShape shape_of(const Schedule& schedule, int device, int chunk, const std::vector<int>& stage_layers) {
-  const auto& here = schedule.stage_of[device];
-  const int stage = here[chunk];
-  const auto holds = [&](int other) { return std::find(here.begin(), here.end(), other) != here.end(); };
+  const int stage = schedule.stage_of[device][chunk];
+  const int stages = schedule.spec.stages();
+  const int previous = stage > 0 ? schedule.device_of(stage - 1) : -1;
+  const int next = stage < stages - 1 ? schedule.device_of(stage + 1) : -1;
   return {.stage = stage,
-          .stages = schedule.spec.stages(),
+          .stages = stages,
           .layers = stage_layers.empty() ? 1 : stage_layers.at(stage),
-          .previous_here = holds(stage - 1),
-          .next_here = holds(stage + 1)};
+          .previous_here = previous == device,
+          .next_here = next == device,
+          .previous_device = previous,
+          .next_device = next};
 }
 
 }  // namespace slimpipe::schedule

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "slimpipe/schedule/phases.h"
@@ -14,11 +16,13 @@ namespace slimpipe::schedule {
 
 enum class Payload : std::uint8_t { kActivation, kGradient };
 [[nodiscard]] std::string_view name_of(Payload payload);
+/// What a communication phase moves.
+[[nodiscard]] Payload payload_of(Phase phase);
 
 inline constexpr int kUnboundedSends = std::numeric_limits<int>::max() / 2;
 
-/// A directed channel: message k is sent by action sends[k] of the source device and received by action
-/// receives[k] of the destination device.
+/// A directed channel: message k is sent in action sends[k] of the source device and received in action
+/// receives[k] of the destination device. An action may have several messages, of one channel or of many.
 struct Channel {
   int source = 0;
   int destination = 0;
@@ -29,14 +33,21 @@ struct Channel {
   int outstanding = kUnboundedSends;
 };
 
-struct ActionChannels {
-  int receive = -1;  ///< index into ChannelMap::channels, -1: the action receives nothing
-  int send = -1;
-};
-
-struct ChannelMap {
+/// The channels of a schedule. A communication step of a device belongs to the one between that device and
+/// the step's peer that carries the step's payload.
+class ChannelMap {
+ public:
   std::vector<Channel> channels;
-  std::vector<std::vector<ActionChannels>> of_action;  ///< [device][action]
+
+  /// Index into `channels`; throws Error where there is none.
+  [[nodiscard]] int of_step(int device, const LayerStep& step) const;
+  /// The same, of a new channel where there is none.
+  int add(int device, const LayerStep& step);
+
+ private:
+  using Key = std::tuple<int, int, Payload>;  ///< source, destination
+  static Key key_of(int device, const LayerStep& step);
+  std::map<Key, int> index_;
 };
 
 /// Needs a schedule whose stages are placed and whose actions name existing chunks.

@@ -34,11 +34,13 @@ enum class Phase : std::uint8_t {
   kCombineTiedGradients,  ///< sum of the two uses of a tied embedding
 };
 [[nodiscard]] std::string_view name_of(Phase phase);
-[[nodiscard]] bool is_communication(Phase phase);
+[[nodiscard]] bool is_receive(Phase phase);
+[[nodiscard]] bool is_send(Phase phase);
 
 struct LayerStep {
   Phase phase = Phase::kEmbed;
   int layer = -1;  ///< index within the chunk, -1 where the phase is not of one layer
+  int peer = -1;   ///< of a communication: the device (pipeline rank) at its other end
   bool operator==(const LayerStep&) const = default;
 };
 
@@ -49,6 +51,8 @@ struct ChunkShape {
   int layers = 1;              ///< layers of this chunk
   bool previous_here = false;  ///< the previous stage is on the same device
   bool next_here = false;      ///< the next stage is
+  int previous_device = -1;    ///< that holds the previous stage, -1: there is none
+  int next_device = -1;
 };
 
 /// The steps of `action` on a chunk. `training` false: a forward-only run, whose slices keep only K and V
