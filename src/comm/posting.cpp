@@ -14,6 +14,12 @@ const char* name_of(Purpose purpose) {
       return "tied_gradient";
     case Purpose::kControl:
       return "control";
+    case Purpose::kExchangeKeys:
+      return "exchange_keys";
+    case Purpose::kExchangeQuery:
+      return "exchange_query";
+    case Purpose::kExchangeResult:
+      return "exchange_result";
   }
   return "?";
 }

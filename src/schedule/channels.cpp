@@ -9,7 +9,19 @@
 namespace slimpipe::schedule {
 
 std::string_view name_of(Payload payload) {
-  return payload == Payload::kActivation ? "activation" : "gradient";
+  switch (payload) {
+    case Payload::kActivation:
+      return "activation";
+    case Payload::kGradient:
+      return "gradient";
+    case Payload::kExchangeKeys:
+      return "exchanged keys";
+    case Payload::kExchangeQuery:
+      return "exchanged query";
+    case Payload::kExchangeResult:
+      return "exchanged result";
+  }
+  throw_error("payload {} has no name", static_cast<int>(payload));
 }
 
 Payload payload_of(Phase phase) {
@@ -20,9 +32,22 @@ Payload payload_of(Phase phase) {
     case Phase::kReceiveGradient:
     case Phase::kSendGradient:
       return Payload::kGradient;
+    case Phase::kSendKeys:
+    case Phase::kReceiveKeys:
+      return Payload::kExchangeKeys;
+    case Phase::kSendQuery:
+    case Phase::kReceiveQuery:
+      return Payload::kExchangeQuery;
+    case Phase::kSendResult:
+    case Phase::kReceiveResult:
+      return Payload::kExchangeResult;
     default:
       throw_error("phase {} is no communication", name_of(phase));
   }
+}
+
+bool is_exchange(Payload payload) {
+  return payload >= Payload::kExchangeKeys;
 }
 
 ChannelMap::Key ChannelMap::key_of(int device, const LayerStep& step) {
@@ -45,9 +70,10 @@ int ChannelMap::add(int device, const LayerStep& step) {
 }
 
 ChannelMap connect(const Schedule& schedule) {
+  const std::vector<int> one_layer_each;
   ChannelMap map;
   for (int device = 0; device < std::ssize(schedule.devices); ++device) {
-    const DeviceExpansions expansions(schedule, device, {});
+    DeviceExpansions expansions(schedule, device, one_layer_each);
     for (int index = 0; index < std::ssize(schedule.devices[device]); ++index) {
       for (const LayerStep& step : expansions.of(schedule.devices[device][index])) {
         if (is_receive(step.phase)) map.channels[map.add(device, step)].receives.push_back(index);
@@ -70,10 +96,11 @@ std::vector<std::string> plan_outstanding_sends(const Schedule& schedule, Channe
     execution.run();
     if (!execution.finished()) return execution.waits();
     for (int index = 0; index < std::ssize(outstanding); ++index)
-      outstanding[index] = std::max(outstanding[index], execution.most_unposted(index));
+      if (!is_exchange(map.channels[index].payload))
+        outstanding[index] = std::max(outstanding[index], execution.most_unposted(index));
   }
   for (int index = 0; index < std::ssize(outstanding); ++index)
-    map.channels[index].outstanding = outstanding[index];
+    if (!is_exchange(map.channels[index].payload)) map.channels[index].outstanding = outstanding[index];
   return {};
 }
 

@@ -23,6 +23,7 @@ struct Scale {
 };
 
 std::string label_of(const Action& action, const Spec& spec) {
+  if (action.kind == ActionKind::kHelp) return "H";
   auto label = to_string(action).substr(0, 1) + std::to_string(action.microbatch);
   if (spec.slices > 1) label += fmt::format(".{}", action.slice);
   return label;
@@ -64,6 +65,8 @@ char mark_of(const Action& action) {
       return static_cast<char>('a' + action.microbatch % 26);
     case ActionKind::kBackwardWeight:
       return static_cast<char>('A' + action.microbatch % 26);
+    case ActionKind::kHelp:
+      return '+';
   }
   return '?';
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "slimpipe/core/check.h"
 
@@ -136,6 +137,16 @@ std::vector<ExchangeSlot> empty_slots(const Spec& spec, bool forward, std::int64
   return std::vector<ExchangeSlot>(count, empty);
 }
 
+/// As a schedule's side table has them.
+std::vector<Help> helps_with_actions(const Schedule& schedule, const ExchangeSlot& slot) {
+  std::vector<Help> helps = slot.helps;
+  for (Help& help : helps) help.action = schedule.devices[help.owner][slot.loads[help.owner].action];
+  std::sort(helps.begin(), helps.end(), [](const Help& a, const Help& b) {
+    return std::tuple(a.owner, a.helper, a.first_key) < std::tuple(b.owner, b.helper, b.first_key);
+  });
+  return helps;
+}
+
 }  // namespace
 
 std::string_view name_of(Exchange exchange) {
@@ -194,6 +205,29 @@ ExchangePlan plan_exchange(const Schedule& schedule, Exchange exchange, std::int
   ExchangePlan plan{.exchange = exchange, .slots = exchange_slots(schedule, slice_tokens)};
   for (ExchangeSlot& slot : plan.slots) plan_helps(exchange, slot);
   return plan;
+}
+
+Schedule with_exchange(const Schedule& schedule, Exchange exchange, std::int64_t slice_tokens, bool early) {
+  Schedule result = schedule;
+  result.exchange = {.slice_tokens = slice_tokens, .early = early, .slots = {}};
+  for (auto& actions : result.devices) actions.clear();
+  for (const ExchangeSlot& slot : plan_exchange(schedule, exchange, slice_tokens).slots) {
+    const int arg = slot.helps.empty() ? -1 : static_cast<int>(result.exchange.slots.size());
+    if (arg >= 0) result.exchange.slots.push_back(helps_with_actions(schedule, slot));
+    for (const SlotLoad& load : slot.loads) {
+      const bool takes_part = std::any_of(slot.helps.begin(), slot.helps.end(), [&](const Help& help) {
+        return help.owner == load.device || help.helper == load.device;
+      });
+      if (load.action < 0 && !takes_part) continue;
+      auto& actions = result.devices[load.device];
+      Action action =
+          load.action < 0 ? Action{.kind = ActionKind::kHelp} : schedule.devices[load.device][load.action];
+      if (takes_part) action.arg = arg;
+      actions.push_back(action);
+    }
+  }
+  if (result.exchange.slots.empty()) result.exchange = {};
+  return result;
 }
 
 std::vector<std::int64_t> work_alone(const ExchangeSlot& slot) {

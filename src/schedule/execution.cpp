@@ -65,6 +65,7 @@ void Execution::advance(int device) {
 void Execution::reach_action(int device) {
   auto& cursor = cursors_[device];
   cursor.step = 0;
+  cursor.started = false;
   cursor.start = runs_[device].clock;
   cursor.reached.push_back(runs_[device].clock);
   if (cursor.action < std::ssize(schedule_.devices[device])) {
@@ -88,6 +89,7 @@ bool Execution::take_step(int device) {
                  seconds);
   run.clock += seconds;
   run.busy += seconds;
+  cursor.started = cursor.started || seconds > 0;
   if (sends) {
     sent_[channel].push_back(run.clock);
     wake(map_.channels[channel].destination, WaitKind::kMessage, channel);
@@ -106,7 +108,7 @@ bool Execution::receive(int device, const LayerStep& step) {
   ++received_[channel];
   auto& clock = runs_[device].clock;
   clock = std::max(clock, sent_[channel][number] + cost_.latency);
-  if (cursor.step == 0) cursor.start = clock;
+  if (!cursor.started) cursor.start = clock;
   return true;
 }
 
@@ -163,12 +165,18 @@ std::string Execution::position(int device) const {
                      actions.size());
 }
 
+std::string Execution::describe_message(const Wait& wait) const {
+  const auto& channel = map_.channels[wait.channel];
+  if (is_exchange(channel.payload)) return fmt::format("{} {}", name_of(channel.payload), wait.number);
+  const auto& receiving = schedule_.devices[channel.destination][channel.receives[wait.number]];
+  return fmt::format("{} of microbatch {}, slice {}", name_of(channel.payload), receiving.microbatch,
+                     receiving.slice);
+}
+
 std::string Execution::describe(int device) const {
   const auto& wait = *cursors_[device].wait;
   const auto& channel = map_.channels[wait.channel];
-  const auto& receiving = schedule_.devices[channel.destination][channel.receives[wait.number]];
-  const auto message = fmt::format("{} of microbatch {}, slice {}", name_of(channel.payload),
-                                   receiving.microbatch, receiving.slice);
+  const auto message = describe_message(wait);
   if (wait.kind == WaitKind::kMessage)
     return fmt::format("{} waits to receive the {} from {}", position(device), message,
                        position(channel.source));

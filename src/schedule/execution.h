@@ -49,6 +49,7 @@ class Execution {
     int step = 0;
     const std::vector<LayerStep>* steps = nullptr;  ///< of the current action
     double start = 0;                               ///< of the current action
+    bool started = false;                           ///< has spent time on it
     std::vector<double> reached;                    ///< [action] -> when; as long as it got
     std::optional<Wait> wait;
   };
@@ -65,6 +66,7 @@ class Execution {
   /// The action of the destination at which it posts the receive of message `number`.
   [[nodiscard]] int posting_action(const Channel& channel, int number) const;
   [[nodiscard]] std::string describe(int device) const;
+  [[nodiscard]] std::string describe_message(const Wait& wait) const;
   [[nodiscard]] std::string position(int device) const;
 
   const Schedule& schedule_;

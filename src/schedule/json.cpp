@@ -18,6 +18,8 @@ const char* json_kind(ActionKind kind) {
       return "B";
     case ActionKind::kBackwardWeight:
       return "W";
+    case ActionKind::kHelp:
+      return "H";
   }
   return "";
 }
@@ -31,9 +33,11 @@ bool has_split_backward(const Schedule& schedule) {
 
 Json device_actions(const Schedule& schedule, int device) {
   auto list = Json::array();
-  for (const auto& action : schedule.devices[device])
+  for (const auto& action : schedule.devices[device]) {
+    if (action.kind == ActionKind::kHelp) continue;  // computes no slice
     list.push_back({json_kind(action.kind), action.chunk, schedule.stage_of[device][action.chunk],
                     action.microbatch, action.slice});
+  }
   return list;
 }
 

@@ -128,6 +128,8 @@ class ListScheduler {
       case ActionKind::kBackwardWeight:
         --state.held;
         break;
+      case ActionKind::kHelp:  // planned afterwards, for a whole schedule
+        break;
     }
   }
 

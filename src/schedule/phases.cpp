@@ -82,6 +82,30 @@ std::string_view name_of(Phase phase) {
       return "send gradient";
     case Phase::kReleaseSlice:
       return "release slice";
+    case Phase::kGatherKeys:
+      return "gather keys";
+    case Phase::kSendKeys:
+      return "send keys";
+    case Phase::kGatherQuery:
+      return "gather query";
+    case Phase::kSendQuery:
+      return "send query";
+    case Phase::kReceiveKeys:
+      return "receive keys";
+    case Phase::kReceiveQuery:
+      return "receive query";
+    case Phase::kHelpAttention:
+      return "help attention";
+    case Phase::kHelpAttentionBackward:
+      return "help attention backward";
+    case Phase::kSendResult:
+      return "send result";
+    case Phase::kReceiveResult:
+      return "receive result";
+    case Phase::kMergeAttention:
+      return "merge attention";
+    case Phase::kMergeGradients:
+      return "merge gradients";
     case Phase::kCombineTiedGradients:
       return "combine tied gradients";
   }
@@ -89,11 +113,37 @@ std::string_view name_of(Phase phase) {
 }
 
 bool is_receive(Phase phase) {
-  return phase == Phase::kReceiveActivation || phase == Phase::kReceiveGradient;
+  switch (phase) {
+    case Phase::kReceiveActivation:
+    case Phase::kReceiveGradient:
+    case Phase::kReceiveKeys:
+    case Phase::kReceiveQuery:
+    case Phase::kReceiveResult:
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool is_send(Phase phase) {
-  return phase == Phase::kSendActivation || phase == Phase::kSendGradient;
+  switch (phase) {
+    case Phase::kSendActivation:
+    case Phase::kSendGradient:
+    case Phase::kSendKeys:
+    case Phase::kSendQuery:
+    case Phase::kSendResult:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_attention(Phase phase) {
+  return phase == Phase::kAttention || phase == Phase::kAttentionBackward;
+}
+
+bool is_exchange(Phase phase) {
+  return phase >= Phase::kGatherKeys && phase <= Phase::kMergeGradients;
 }
 
 std::vector<LayerStep> expand(const Action& action, const ChunkShape& shape, int slices, bool training) {
@@ -117,23 +167,36 @@ std::vector<LayerStep> expand(const Action& action, const ChunkShape& shape, int
       append_weights(steps, shape);
       steps.push_back({Phase::kReleaseSlice});
       break;
+    case ActionKind::kHelp:
+      break;
   }
   return steps;
 }
 
 DeviceExpansions::DeviceExpansions(const Schedule& schedule, int device, const std::vector<int>& stage_layers)
-    : slices_(schedule.spec.slices) {
+    : schedule_(schedule), device_(device), stage_layers_(stage_layers) {
+  const int slices = schedule.spec.slices;
   for (int chunk = 0; chunk < std::ssize(schedule.stage_of[device]); ++chunk) {
     const ChunkShape shape = shape_of(schedule, device, chunk, stage_layers);
     for (const ActionKind kind : {ActionKind::kForward, ActionKind::kBackward, ActionKind::kBackwardInput,
                                   ActionKind::kBackwardWeight})
-      for (const int slice : {-1, slices_ - 1}) {
+      for (const int slice : {-1, slices - 1}) {
         const bool exists = schedule.training || kind == ActionKind::kForward;
         const Action action{.kind = kind, .chunk = chunk, .microbatch = 0, .slice = slice};
-        steps_.push_back(exists ? expand(action, shape, slices_, schedule.training)
+        steps_.push_back(exists ? expand(action, shape, slices, schedule.training)
                                 : std::vector<LayerStep>());
       }
   }
+}
+
+const std::vector<LayerStep>& DeviceExpansions::of(const Action& action) {
+  const bool last = action.slice == schedule_.spec.slices - 1;
+  const auto index = (action.chunk * kKinds + static_cast<int>(action.kind)) * 2 + (last ? 1 : 0);
+  if (action.kind != ActionKind::kHelp && action.arg < 0) return steps_[index];
+  woven_ = weave_exchange(schedule_, device_, action,
+                          action.kind == ActionKind::kHelp ? std::vector<LayerStep>() : steps_[index],
+                          stage_layers_);
+  return woven_;
 }
 
 ChunkShape shape_of(const Schedule& schedule, int device, int chunk, const std::vector<int>& stage_layers) {

@@ -13,5 +13,7 @@ struct Proof {
   ChannelMap map;                     ///< with its outstanding sends planned; where there are no findings
 };
 [[nodiscard]] Proof prove(const Schedule& schedule);
+/// What is wrong with the table of helps and the actions that refer to it. Needs actions in range.
+[[nodiscard]] std::vector<std::string> exchange_findings(const Schedule& schedule);
 
 }  // namespace slimpipe::schedule

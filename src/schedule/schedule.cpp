@@ -174,7 +174,7 @@ std::int64_t steepest_slope(const Spec& spec) {
 }
 
 std::string to_string(const Action& action) {
-  constexpr std::array kLetters{'F', 'B', 'I', 'W'};
+  constexpr std::array kLetters{'F', 'B', 'I', 'W', 'H'};
   const auto kind = static_cast<std::size_t>(action.kind);
   SLIMPIPE_CHECK(kind < kLetters.size(), "action kind {} is not in the table", kind);
   auto text = fmt::format("{}{}.{}.{}", kLetters[kind], action.chunk, action.microbatch, action.slice);

@@ -38,6 +38,8 @@ Peaks peaks_of(const Schedule& schedule, int device) {
         --now.deferred;
         --now.alive;
         break;
+      case ActionKind::kHelp:
+        break;
     }
   }
   return most;

@@ -46,6 +46,8 @@ std::optional<ActionKind> kind_from_letter(char letter) {
       return ActionKind::kBackwardInput;
     case 'W':
       return ActionKind::kBackwardWeight;
+    case 'H':
+      return ActionKind::kHelp;
     default:
       return std::nullopt;
   }
@@ -71,6 +73,29 @@ std::optional<Action> parse_action(std::string_view word) {
   return action;
 }
 
+std::optional<std::int64_t> parse_long(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+/// owner>helper:action:first_key+keys
+std::optional<Help> parse_help(std::string_view word) {
+  const auto owner = parse_number(take_until(word, '>'));
+  const auto helper = parse_number(take_until(word, ':'));
+  const auto action = parse_action(take_until(word, ':'));
+  const auto first_key = parse_long(take_until(word, '+'));
+  const auto keys = parse_long(word);
+  if (!owner || !helper || !action || !first_key || !keys) return std::nullopt;
+  return Help{*owner, *helper, *first_key, *keys, *action};
+}
+
+std::string format_help(const Help& help) {
+  return fmt::format("{}>{}:{}:{}+{}", help.owner, help.helper, to_string(help.action), help.first_key,
+                     help.keys);
+}
+
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -79,7 +104,7 @@ class Parser {
     parse_spec();
     parse_stages();
     for (int device = 0; device < schedule_.spec.pipeline; ++device) parse_device(device);
-    if (next_line()) fail_at_word(next_word(), "the end: all devices are there");
+    if (next_line()) parse_exchange();
     return std::move(schedule_);
   }
 
@@ -168,8 +193,33 @@ class Parser {
     for (auto word = next_word(); !word.empty(); word = next_word()) {
       const auto action = parse_action(word);
       if (!action)
-        fail_at_word(word, "an action: F, B, I or W, then chunk.microbatch.slice, as in \"F0.1.3\"");
+        fail_at_word(word, "an action: F, B, I, W or H, then chunk.microbatch.slice, as in \"F0.1.3\"");
       actions.push_back(*action);
+    }
+  }
+
+  /// The current line and those that follow.
+  void parse_exchange() {
+    HelpTable& exchange = schedule_.exchange;
+    if (const auto word = next_word(); word != "exchange")
+      fail_at_word(word, "the end or \"exchange\": all devices are there");
+    exchange.slice_tokens = parse_size("tokens");
+    const auto when = next_word();
+    if (when != "early" && when != "late") fail_at_word(when, "\"early\" or \"late\"");
+    exchange.early = when == "early";
+    if (const auto word = next_word(); !word.empty()) fail_at_word(word, "the end of the line");
+    while (next_line()) parse_slot();
+  }
+
+  void parse_slot() {
+    auto& slots = schedule_.exchange.slots;
+    const auto label = fmt::format("@{}:", slots.size());
+    if (const auto word = next_word(); word != label) fail_at_word(word, quoted(label));
+    auto& helps = slots.emplace_back();
+    for (auto word = next_word(); !word.empty(); word = next_word()) {
+      const auto help = parse_help(word);
+      if (!help) fail_at_word(word, "a help owner>helper:action:first_key+keys, as in \"1>0:F0.0.3:0+256\"");
+      helps.push_back(*help);
     }
   }
 
@@ -192,6 +242,14 @@ std::string format_text(const Schedule& schedule) {
   for (int device = 0; device < std::ssize(schedule.devices); ++device) {
     text += fmt::format("{}:", device);
     for (const auto& action : schedule.devices[device]) text += ' ' + to_string(action);
+    text += '\n';
+  }
+  const HelpTable& exchange = schedule.exchange;
+  if (exchange.slice_tokens == 0) return text;
+  text += fmt::format("exchange tokens={} {}\n", exchange.slice_tokens, exchange.early ? "early" : "late");
+  for (std::size_t slot = 0; slot < exchange.slots.size(); ++slot) {
+    text += fmt::format("@{}:", slot);
+    for (const Help& help : exchange.slots[slot]) text += ' ' + format_help(help);
     text += '\n';
   }
   return text;

@@ -55,10 +55,15 @@ struct Counts {
   int weight = 0;
 };
 
-bool in_range(const Spec& spec, const Action& action) {
+bool in_range(const Schedule& schedule, const Action& action) {
+  const Spec& spec = schedule.spec;
   const auto within = [](int value, int size) { return value >= 0 && value < size; };
+  const int slots = static_cast<int>(schedule.exchange.slots.size());
+  if (action.kind == ActionKind::kHelp)
+    return action.chunk == 0 && action.microbatch == 0 && action.slice == 0 && within(action.arg, slots);
   return within(action.chunk, spec.virtual_stages) && within(action.microbatch, spec.microbatches) &&
-         within(action.slice, spec.slices) && action.kind <= ActionKind::kBackwardWeight && action.arg == -1;
+         within(action.slice, spec.slices) && action.kind <= ActionKind::kBackwardWeight &&
+         (action.arg == -1 || within(action.arg, slots));
 }
 
 void count(const Action& action, Counts& counts) {
@@ -76,12 +81,13 @@ void check_counts(const Schedule& schedule, int device, Findings& findings) {
            action.slice;
   };
   for (const auto& action : schedule.devices[device]) {
-    if (in_range(spec, action))
-      count(action, counts[index(action)]);
-    else
+    if (in_range(schedule, action)) {
+      if (action.kind != ActionKind::kHelp) count(action, counts[index(action)]);
+    } else {
       findings.add("device {}: action kind {}, chunk {}, microbatch {}, slice {}, arg {} does not exist here",
                    device, static_cast<int>(action.kind), action.chunk, action.microbatch, action.slice,
                    action.arg);
+    }
   }
   const int backwards = schedule.training ? 1 : 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -139,6 +145,7 @@ void check_order(const Schedule& schedule, int device, Findings& findings) {
   const auto& actions = schedule.devices[device];
   std::vector<ChunkOrder> chunks(schedule.spec.virtual_stages, ChunkOrder(schedule.spec));
   for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (actions[i].kind == ActionKind::kHelp) continue;
     const auto fault = chunks[actions[i].chunk].follow(actions[i]);
     if (fault.empty()) continue;
     findings.add("device {}: {} (action {}) is out of order: {}", device, to_string(actions[i]), i, fault);
@@ -159,7 +166,7 @@ void check_handover(const Schedule& schedule, int device, Findings& findings) {
   std::vector<std::int64_t> backwards(stages.size());
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
-    if (action.kind == ActionKind::kBackwardWeight) continue;
+    if (action.kind == ActionKind::kBackwardWeight || action.kind == ActionKind::kHelp) continue;
     const bool forward = action.kind == ActionKind::kForward;
     auto& done = forward ? forwards : backwards;
     const int giver = chunk_of(stages[action.chunk] + (forward ? -1 : 1));
@@ -172,6 +179,15 @@ void check_handover(const Schedule& schedule, int device, Findings& findings) {
   }
 }
 
+/// Whether what `from` sends on the channel is what `to` receives.
+bool same_message(const Schedule& schedule, const Channel& channel, const Action& from, const Action& to) {
+  if (is_exchange(channel.payload)) return from.arg == to.arg;
+  const int stage_change = channel.payload == Payload::kActivation ? 1 : -1;
+  const int from_stage = schedule.stage_of[channel.source][from.chunk];
+  const int to_stage = schedule.stage_of[channel.destination][to.chunk];
+  return from.microbatch == to.microbatch && from.slice == to.slice && from_stage + stage_change == to_stage;
+}
+
 void check_channel(const Schedule& schedule, const Channel& channel, Findings& findings) {
   const auto& sender = schedule.devices[channel.source];
   const auto& receiver = schedule.devices[channel.destination];
@@ -181,14 +197,10 @@ void check_channel(const Schedule& schedule, const Channel& channel, Findings& f
                  channel.receives.size());
     return;
   }
-  const int stage_change = channel.payload == Payload::kActivation ? 1 : -1;
   for (std::size_t k = 0; k < channel.sends.size(); ++k) {
     const auto& from = sender[channel.sends[k]];
     const auto& to = receiver[channel.receives[k]];
-    const int from_stage = schedule.stage_of[channel.source][from.chunk];
-    const int to_stage = schedule.stage_of[channel.destination][to.chunk];
-    if (from.microbatch == to.microbatch && from.slice == to.slice && from_stage + stage_change == to_stage)
-      continue;
+    if (same_message(schedule, channel, from, to)) continue;
     findings.add("{} {} from device {} to device {} is sent by {} and received by {}",
                  name_of(channel.payload), k, channel.source, channel.destination, to_string(from),
                  to_string(to));
@@ -208,6 +220,8 @@ Proof prove(const Schedule& schedule) {
     for (int device = 0; device < schedule.spec.pipeline; ++device) check(schedule, device, findings);
     if (findings.any()) return failed();
   }
+  for (const auto& finding : exchange_findings(schedule)) findings.add("{}", finding);
+  if (findings.any()) return failed();
   Proof proof{.findings = {}, .map = connect(schedule)};
   for (const auto& channel : proof.map.channels) check_channel(schedule, channel, findings);
   if (findings.any()) return failed();

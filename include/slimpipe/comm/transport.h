@@ -17,12 +17,15 @@
 namespace slimpipe::comm {
 
 enum class Purpose : std::uint8_t {
-  kActivation,    ///< hidden states, stage g to g + 1
-  kGradient,      ///< their gradients, stage g + 1 to g
-  kTiedGradient,  ///< gradients of tied embeddings, first and last stage
-  kControl,       ///< small reductions between steps
+  kActivation,      ///< hidden states, stage g to g + 1
+  kGradient,        ///< their gradients, stage g + 1 to g
+  kTiedGradient,    ///< gradients of tied embeddings, first and last stage
+  kControl,         ///< small reductions between steps
+  kExchangeKeys,    ///< K and V that a helper attends to, owner to helper
+  kExchangeQuery,   ///< what it attends with
+  kExchangeResult,  ///< partial attention or its gradients, helper to owner
 };
-inline constexpr int kNumPurposes = 4;
+inline constexpr int kNumPurposes = 7;
 [[nodiscard]] const char* name_of(Purpose purpose);
 
 struct Channel {

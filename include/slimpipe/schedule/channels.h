@@ -14,15 +14,23 @@
 
 namespace slimpipe::schedule {
 
-enum class Payload : std::uint8_t { kActivation, kGradient };
+enum class Payload : std::uint8_t {
+  kActivation,
+  kGradient,
+  kExchangeKeys,    ///< owner to helper: K and V of a range
+  kExchangeQuery,   ///< owner to helper
+  kExchangeResult,  ///< helper to owner
+};
 [[nodiscard]] std::string_view name_of(Payload payload);
+[[nodiscard]] bool is_exchange(Payload payload);
 /// What a communication phase moves.
 [[nodiscard]] Payload payload_of(Phase phase);
 
 inline constexpr int kUnboundedSends = std::numeric_limits<int>::max() / 2;
 
 /// A directed channel: message k is sent in action sends[k] of the source device and received in action
-/// receives[k] of the destination device. An action may have several messages, of one channel or of many.
+/// receives[k] of the destination device, for a model of one layer a stage. An action may have several
+/// messages, of one channel or of many; those of the exchange are sent once for each layer.
 struct Channel {
   int source = 0;
   int destination = 0;
@@ -65,7 +73,8 @@ class ChannelMap {
 /// for inputs and weight gradients, without latency and with one of half a forward and backward, which is
 /// what slope 2 hides (for SlimPipe with δ > 2 at least δ, which hides more). No other time line can deadlock
 /// under the rule then: what a device waits for only ever comes to pass, so if there is one order of events
-/// in which all end, they end in every order.
+/// in which all end, they end in every order. The exchange's messages are outside the rule: a helper posts
+/// the receives of a help's next layer once it has done one, an owner that of a result when it asks for it.
 ///
 /// Sets it in every channel of `map`, which is connect(schedule). Returns what each device waits for where
 /// the schedule does not end even without the rule, a sentence each; empty where it does.

@@ -28,15 +28,6 @@ struct SlotLoad {
   std::int64_t fixed = 0;  ///< work that cannot: the slice's own causal triangle
 };
 
-/// The owner's slice attends to keys [first_key, first_key + keys) of its sequence on the helper.
-struct Help {
-  int owner = 0;
-  int helper = 0;
-  std::int64_t first_key = 0;
-  std::int64_t keys = 0;
-  bool operator==(const Help&) const = default;
-};
-
 /// What happens at one time: forwards alone or backwards alone, one on each device or none.
 ///
 /// With δ = 2 the k-th forward of device r is in forward slot r + k and its j-th backward in backward slot
@@ -73,6 +64,12 @@ void plan_helps(Exchange exchange, ExchangeSlot& slot);
 [[nodiscard]] ExchangePlan plan_exchange(const Schedule& schedule, Exchange exchange,
                                          std::int64_t slice_tokens);
 
+/// The schedule with the exchange in it: helps as its side table, an arg in the actions of owners and
+/// helpers, a kHelp for helpers that have no action in the slot. `early` as in HelpTable. Throws InputError
+/// as exchange_slots does.
+[[nodiscard]] Schedule with_exchange(const Schedule& schedule, Exchange exchange, std::int64_t slice_tokens,
+                                     bool early = true);
+
 /// Work of each entry of slot.loads, before and with its helps.
 [[nodiscard]] std::vector<std::int64_t> work_alone(const ExchangeSlot& slot);
 [[nodiscard]] std::vector<std::int64_t> work_with_helps(const ExchangeSlot& slot);
@@ -84,19 +81,10 @@ struct SliceCost {
   double backward_linear = 2;       ///< times `linear`, inputs and weights together
   double backward_attention = 2.5;  ///< times `attention`
 };
-/// For simulate(), of a stage of one layer step each. Split backwards have attention in the input part and
-/// half of the linear part in either.
-[[nodiscard]] CostModel slice_cost_model(const SliceCost& cost, std::int64_t slice_tokens);
-
-/// The schedule in time with its helps: an owner's action ends when its helpers have answered, which they do
-/// at the end of what they do in the slot, and not before they have had the owner's queries for as long as
-/// the help takes. Messages take no time.
-struct CoupledRun {
-  double makespan = 0;
-  double bubble = 0;  ///< idle share of devices × makespan
-  std::vector<double> device_bubble;
-};
-[[nodiscard]] CoupledRun run_coupled(const Schedule& schedule, const ExchangePlan& plan,
-                                     const SliceCost& cost);
+/// For simulate(), of a stage of one layer step each and of a schedule with this exchange: an owner's action
+/// takes as long as what it keeps and what it waits for, a helper's as long as its own and what it does for
+/// others. Split backwards have attention in the input part and half of the linear part in either.
+[[nodiscard]] CostModel slice_cost_model(const SliceCost& cost, std::int64_t slice_tokens,
+                                         const HelpTable& exchange = {});
 
 }  // namespace slimpipe::schedule

@@ -30,17 +30,36 @@ enum class Phase : std::uint8_t {
   kEmbedBackward,               ///< stage 0
   kSendGradient,                ///< to the previous stage (not stage 0)
   kReleaseSlice,                ///< saved activations of the slice end here
+  // the exchange of attention context, for each help of the action's slot
+  kGatherKeys,   ///< owner: the range of K and V, in a backward also Q, into one message
+  kSendKeys,     ///< to the helper
+  kGatherQuery,  ///< owner, backward: delta; dO, lse and delta into one message for all its helpers
+  kSendQuery,    ///< Q, or what kGatherQuery made; the receive of the result is posted with it
+  kReceiveKeys,
+  kReceiveQuery,
+  kHelpAttention,          ///< helper: O and lse of the range
+  kHelpAttentionBackward,  ///< helper: dQ and the range's dK and dV
+  kSendResult,             ///< to the owner
+  kReceiveResult,
+  kMergeAttention,  ///< owner: O and lse of the range into those of the slice
+  kMergeGradients,  ///< owner: adds dQ and the range's dK and dV
   // end of the step, of no action
   kCombineTiedGradients,  ///< sum of the two uses of a tied embedding
 };
 [[nodiscard]] std::string_view name_of(Phase phase);
 [[nodiscard]] bool is_receive(Phase phase);
 [[nodiscard]] bool is_send(Phase phase);
+/// Whether the phase is a slice's own attention, forward or backward.
+[[nodiscard]] bool is_attention(Phase phase);
+/// Whether the phase is one of the exchange's.
+[[nodiscard]] bool is_exchange(Phase phase);
 
 struct LayerStep {
   Phase phase = Phase::kEmbed;
-  int layer = -1;  ///< index within the chunk, -1 where the phase is not of one layer
+  int layer = -1;  ///< index within the chunk, -1 where the phase is not of one layer; of a helper's steps
+                   ///< within the owner's chunk
   int peer = -1;   ///< of a communication: the device (pipeline rank) at its other end
+  int help = -1;   ///< of an exchange phase but kGatherQuery: index into the slot's helps
   bool operator==(const LayerStep&) const = default;
 };
 
@@ -67,20 +86,34 @@ struct ChunkShape {
 [[nodiscard]] std::vector<LayerStep> expand(const Action& action, const ChunkShape& shape, int slices,
                                             bool training);
 
-/// The expansions of all actions of one device, made once: they depend on kind and chunk, and in a
-/// forward-only run on whether the slice is the last.
+/// `steps`, the expansion of an action of `device` (nothing for kHelp), with the exchange of its slot, the
+/// helps schedule.exchange.slots[arg], woven in.
+///
+/// An owner, in each layer: K and V leave, one layer ahead if the exchange is early (for the first layer at
+/// the beginning of the action); Q leaves when it is there, the slice attends to what it keeps, and then
+/// takes the results in ascending order of helpers. A helper computes for the owners, in their order, after
+/// the attention of its own layer: its k-th layer to be computed goes with theirs. Owners' layers that the
+/// helper has no match for come at the end of its action.
+[[nodiscard]] std::vector<LayerStep> weave_exchange(const Schedule& schedule, int device,
+                                                    const Action& action, const std::vector<LayerStep>& steps,
+                                                    const std::vector<int>& stage_layers);
+
+/// The expansions of all actions of one device, with their exchange. Those without one are made once: they
+/// depend on kind and chunk, and in a forward-only run on whether the slice is the last.
 class DeviceExpansions {
  public:
+  /// Keeps references.
   DeviceExpansions(const Schedule& schedule, int device, const std::vector<int>& stage_layers);
-  [[nodiscard]] const std::vector<LayerStep>& of(const Action& action) const {
-    const bool last = action.slice == slices_ - 1;
-    return steps_[(action.chunk * kKinds + static_cast<int>(action.kind)) * 2 + (last ? 1 : 0)];
-  }
+  /// Valid until the next call.
+  [[nodiscard]] const std::vector<LayerStep>& of(const Action& action);
 
  private:
-  static constexpr int kKinds = 4;
-  int slices_ = 1;
+  static constexpr int kKinds = 4;  ///< of actions with a slice
+  const Schedule& schedule_;
+  int device_;
+  const std::vector<int>& stage_layers_;
   std::vector<std::vector<LayerStep>> steps_;  ///< [(chunk · kinds + kind) · 2 + last slice]
+  std::vector<LayerStep> woven_;
 };
 
 /// The shape of a device's chunk. `stage_layers`: layers of each stage, empty for one each.

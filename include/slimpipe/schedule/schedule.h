@@ -68,6 +68,8 @@ enum class ActionKind : std::uint8_t {
   kBackward,        ///< for inputs and weights together
   kBackwardInput,   ///< for inputs only (split backward)
   kBackwardWeight,  ///< the deferred weight gradients
+  kHelp,            ///< attention for other devices by one that has nothing else to do; chunk, microbatch
+                    ///< and slice are 0, `arg` says which
 };
 
 struct Action {
@@ -78,15 +80,37 @@ struct Action {
   int arg = -1;  ///< index into a side table of the schedule, -1 for none
   bool operator==(const Action&) const = default;
 };
-/// "F0.1.3" = forward of chunk 0, microbatch 1, slice 3; B backward, I for inputs, W for weights.
+/// "F0.1.3" = forward of chunk 0, microbatch 1, slice 3; B backward, I for inputs, W for weights, H help.
 /// An arg of 0 or more follows as "@arg".
 [[nodiscard]] std::string to_string(const Action& action);
+
+/// The owner's slice attends to keys [first_key, first_key + keys) of its sequence, which lie before the
+/// slice, on the helper: in every layer of the owner's chunk.
+struct Help {
+  int owner = 0;
+  int helper = 0;
+  std::int64_t first_key = 0;
+  std::int64_t keys = 0;
+  Action action;  ///< the owner's, without its arg
+  bool operator==(const Help&) const = default;
+};
+
+/// The exchange of attention context (exchange.h), the side table of Action::arg: slots[arg] are the helps of
+/// a slot that has any. The actions of its owners and of its helpers carry that arg; a helper that has no
+/// action in the slot has a kHelp.
+struct HelpTable {
+  std::int64_t slice_tokens = 0;         ///< T, tokens of a slice; 0: no exchange
+  bool early = true;                     ///< K and V are sent while the layer before is computed
+  std::vector<std::vector<Help>> slots;  ///< by owner, helper and first key; nobody is owner and helper
+  bool operator==(const HelpTable&) const = default;
+};
 
 struct Schedule {
   Spec spec;
   bool training = true;                      ///< false: forward actions alone
   std::vector<std::vector<int>> stage_of;    ///< [device][chunk] -> stage
   std::vector<std::vector<Action>> devices;  ///< [device] -> actions in order
+  HelpTable exchange;
   bool operator==(const Schedule&) const = default;
   /// The device that holds the stage; throws Error where none does.
   [[nodiscard]] int device_of(int stage) const;
@@ -130,6 +154,12 @@ struct Schedule {
 ///     slimpipe p=1 v=1 m=1 n=2 slope=2 training
 ///     stages 0
 ///     0: F0.0.0 F0.0.1 B0.0.1 B0.0.0
+///
+/// With an exchange follow its slice tokens, whether it is "early" or "late", and one line a slot, of words
+/// owner>helper:action:first_key+keys:
+///
+///     exchange tokens=256 early
+///     @0: 1>0:F0.0.3:0+256
 ///
 /// The first line ends in "training" or "forward". parse_text(format_text(s)) == s for every s that
 /// validate (validate.h) accepts.

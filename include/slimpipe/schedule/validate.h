@@ -16,6 +16,7 @@ namespace slimpipe::schedule {
 ///  - in each chunk microbatches come in order, forwards with slices 0..n-1, backwards n-1..0, a slice's
 ///    backward after its forward, weight part after input part (fixed order of sums);
 ///  - between two stages of one device, what the one takes the other has left before;
+///  - helps are of keys before the owner's slice, do not overlap, and have an action at both ends;
 ///  - each channel carries the same sequence at both ends;
 ///  - no deadlock with sends and receives at the places `expand` puts them: where it stops, a message for
 ///    every unfinished device says what it waits for. plan_outstanding_sends (channels.h) then bounds the

@@ -65,15 +65,6 @@ void require_balanced(const ExchangeSlot& slot) {
   REQUIRE(static_cast<double>(largest(after)) <= std::max(mean + strip, static_cast<double>(fixed)));
 }
 
-Spec random_lockstep_spec(Dice& dice, int max_p, int max_v) {
-  Spec spec{.kind = dice.roll(0, 3) == 0 ? Kind::kTeraPipe : Kind::kSlimPipe,
-            .pipeline = dice.roll(1, max_p),
-            .microbatches = dice.roll(1, 4)};
-  if (spec.kind == Kind::kSlimPipe) spec.virtual_stages = dice.roll(1, max_v);
-  spec.slices = dice.roll(spec.virtual_stages > 1 ? spec.pipeline : 1, 8 * spec.pipeline);
-  return spec;
-}
-
 /// The fewest pairs in which owners' work fits the helpers' room: all sets of pairs, each judged by Hall's
 /// condition (what any owners give must fit the helpers that any of them is paired with).
 int fewest_pairs(const std::vector<std::int64_t>& gives, const std::vector<std::int64_t>& rooms) {
@@ -184,10 +175,10 @@ TEST_CASE("helps are as few as in any assignment of the same work, or one more",
 TEST_CASE("helps of small slots are as computed by hand", "[unit]") {
   auto slot = slot_of(128, {0, 512, 128, -1});
   plan_helps(Exchange::kPairwise, slot);
-  REQUIRE(slot.helps == std::vector<Help>{{1, 0, 0, 256}});
+  REQUIRE(slot.helps == std::vector<Help>{{.owner = 1, .helper = 0, .keys = 256}});
   // Work in strips of 128 keys: 0, 4, 1, and about a half each for their own slice; the mean is 1.6.
   plan_helps(Exchange::kBalanced, slot);
-  REQUIRE(slot.helps == std::vector<Help>{{1, 3, 0, 256}});
+  REQUIRE(slot.helps == std::vector<Help>{{.owner = 1, .helper = 3, .keys = 256}});
   slot = slot_of(128, {256, 256});
   for (const auto exchange : {Exchange::kNone, Exchange::kPairwise, Exchange::kBalanced}) {
     plan_helps(exchange, slot);
@@ -258,43 +249,6 @@ TEST_CASE("slots are in an order in which every action finds its input and follo
   }
 }
 
-TEST_CASE("without helps the coupled run is that of the schedule alone", "[unit]") {
-  Dice dice(24);
-  for (int round = 0; round < 40; ++round) {
-    const auto schedule = build(random_lockstep_spec(dice, 8, 3));
-    const SliceCost cost{.linear = dice.roll(0, 9) * 100.0, .attention = 1};
-    INFO(format_text(schedule).substr(0, 60));
-    const auto coupled = run_coupled(schedule, plan_exchange(schedule, Exchange::kNone, 16), cost);
-    // Slices are not equally long, so the rule on outstanding sends may hold some back: here it does not
-    // apply.
-    const auto map = connect(schedule);
-    const auto model = slice_cost_model(cost, 16);
-    Execution execution(schedule, map, model);
-    execution.run();
-    double makespan = 0;
-    for (const auto& run : execution.devices()) makespan = std::max(makespan, run.clock);
-    REQUIRE(coupled.makespan == Approx(makespan));
-    for (std::size_t device = 0; device < execution.devices().size(); ++device)
-      REQUIRE(coupled.device_bubble[device] ==
-              Approx(1 - execution.devices()[device].busy / makespan).margin(1e-9));
-  }
-}
-
-TEST_CASE("an owner waits for its helper, and a helper for the queries", "[unit]") {
-  // Two devices, two slices of 128: in the one slot of both, device 0 has 128 keys before its slice, device 1
-  // none; device 1 takes them all.
-  const auto schedule = build({.kind = Kind::kTeraPipe, .pipeline = 2, .slices = 2});
-  auto plan = plan_exchange(schedule, Exchange::kNone, 128);
-  REQUIRE(plan.slots[1].loads[0].keys == 128);
-  plan.slots[1].helps = {{0, 1, 0, 128}};
-  const double pairs = 128 * 128;
-  const double triangle = 128 * 129 / 2.0;
-  const auto run = run_coupled(schedule, plan,
-                               {.linear = 0, .attention = 1, .backward_linear = 0, .backward_attention = 0});
-  // Slot 0: a triangle. Slot 1: device 1 its own triangle and the help. Slot 2: all of slice 1 on device 1.
-  REQUIRE(run.makespan == Approx(triangle + (triangle + pairs) + (triangle + pairs)));
-}
-
 TEST_CASE("exchange lowers the bubble of a 13B model at 256K tokens to the stated figures", "[unit]") {
   // Operations of one layer: projections and feed-forward per token, attention per (query, key) pair.
   constexpr double kHidden = 5120;
@@ -306,8 +260,9 @@ TEST_CASE("exchange lowers the bubble of a 13B model at 256K tokens to the state
     constexpr int kSlices = 32;
     const auto schedule = build({.pipeline = 8, .virtual_stages = v, .microbatches = 4, .slices = kSlices});
     constexpr std::int64_t kTokens = kSequence / kSlices;
-    return run_coupled(schedule, plan_exchange(schedule, exchange, kTokens),
-                       {.linear = kPerToken * kTokens, .attention = kPerPair})
+    const auto exchanging = with_exchange(schedule, exchange, kTokens);
+    return simulate(exchanging, slice_cost_model({.linear = kPerToken * kTokens, .attention = kPerPair},
+                                                 kTokens, exchanging.exchange))
         .bubble;
   };
   CHECK(bubble(1, Exchange::kNone) == Approx(0.181).epsilon(0.01));

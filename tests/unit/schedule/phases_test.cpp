@@ -25,7 +25,22 @@ constexpr Phase kAll[] = {Phase::kReceiveActivation,
                           Phase::kBackwardWeight,
                           Phase::kEmbedBackward,
                           Phase::kSendGradient,
-                          Phase::kReleaseSlice};
+                          Phase::kReleaseSlice,
+                          Phase::kTakeActivation,
+                          Phase::kTakeGradient,
+                          Phase::kGatherKeys,
+                          Phase::kSendKeys,
+                          Phase::kGatherQuery,
+                          Phase::kSendQuery,
+                          Phase::kReceiveKeys,
+                          Phase::kReceiveQuery,
+                          Phase::kHelpAttention,
+                          Phase::kHelpAttentionBackward,
+                          Phase::kSendResult,
+                          Phase::kReceiveResult,
+                          Phase::kMergeAttention,
+                          Phase::kMergeGradients,
+                          Phase::kCombineTiedGradients};
 
 constexpr ChunkShape kFirst{.stage = 0, .stages = 3, .layers = 2};
 constexpr ChunkShape kMiddle{.stage = 1, .stages = 3, .layers = 2};
@@ -47,8 +62,10 @@ TEST_CASE("phases have names of their own", "[unit]") {
 }
 
 TEST_CASE("sends and receives are the only communication", "[unit]") {
-  const std::set<Phase> communication{Phase::kReceiveActivation, Phase::kSendActivation,
-                                      Phase::kReceiveGradient, Phase::kSendGradient};
+  const std::set<Phase> communication{
+      Phase::kReceiveActivation, Phase::kSendActivation, Phase::kReceiveGradient, Phase::kSendGradient,
+      Phase::kSendKeys,          Phase::kReceiveKeys,    Phase::kSendQuery,       Phase::kReceiveQuery,
+      Phase::kSendResult,        Phase::kReceiveResult};
   for (const auto phase : kAll)
     REQUIRE((is_receive(phase) || is_send(phase)) == communication.contains(phase));
 }

@@ -49,4 +49,14 @@ inline Spec random_spec(Dice& dice, const SpecRange& range) {
   return spec;
 }
 
+/// A kind that the exchange of attention context can be planned for; δ = 2.
+inline Spec random_lockstep_spec(Dice& dice, int max_p, int max_v) {
+  Spec spec{.kind = dice.roll(0, 3) == 0 ? Kind::kTeraPipe : Kind::kSlimPipe,
+            .pipeline = dice.roll(1, max_p),
+            .microbatches = dice.roll(1, 4)};
+  if (spec.kind == Kind::kSlimPipe) spec.virtual_stages = dice.roll(1, max_v);
+  spec.slices = dice.roll(spec.virtual_stages > 1 ? spec.pipeline : 1, 8 * spec.pipeline);
+  return spec;
+}
+
 }  // namespace slimpipe::schedule

@@ -69,11 +69,13 @@ TEST_CASE("a wrong word is named with its line, its number and what belongs ther
   CHECK(error_of("stages 0", "stages") ==
         "schedule text line 2, word 2: expected 1 stage(s) of device 0, found the end of the line");
   CHECK(error_of("0:", "1:") == "schedule text line 3, word 1: expected \"0:\", found \"1:\"");
-  CHECK(error_of("F0.0.1", "F0.x.1") ==
-        "schedule text line 3, word 3: expected an action: F, B, I or W, then chunk.microbatch.slice, as in "
-        "\"F0.1.3\", found \"F0.x.1\"");
-  CHECK(error_of("B0.0.0\n", "B0.0.0\n1: F0.0.0\n") ==
-        "schedule text line 4, word 1: expected the end: all devices are there, found \"1:\"");
+  CHECK(
+      error_of("F0.0.1", "F0.x.1") ==
+      "schedule text line 3, word 3: expected an action: F, B, I, W or H, then chunk.microbatch.slice, as in "
+      "\"F0.1.3\", found \"F0.x.1\"");
+  CHECK(
+      error_of("B0.0.0\n", "B0.0.0\n1: F0.0.0\n") ==
+      "schedule text line 4, word 1: expected the end or \"exchange\": all devices are there, found \"1:\"");
 }
 
 TEST_CASE("text that ends early says what should follow", "[unit]") {
