@@ -73,6 +73,14 @@ void check_attention_forward(const AttentionForward& args) {
   check_statistics(kName, "lse", args.lse, args.q);
 }
 
+void check_merge_attention(const Tensor& o_part, const Tensor& lse_part, const Tensor& o, const Tensor& lse) {
+  constexpr const char* kName = "merge_attention";
+  check_queries(kName, o, 0);
+  expect_shape(kName, "o_part", o_part, o.dtype(), {o.dim(0), o.dim(1), o.dim(2)});
+  check_statistics(kName, "lse_part", lse_part, o);
+  check_statistics(kName, "lse", lse, o);
+}
+
 void check_attention_delta(const Tensor& o, const Tensor& d_o, const Tensor& delta) {
   constexpr const char* kName = "attention_delta";
   check_queries(kName, o, 0);

@@ -25,6 +25,7 @@ class PlanningOperators final : public Operators {
 
   void gemm(Stream&, const Gemm&, Tensor) override {}
   void attention_forward(Stream&, const AttentionForward&, Tensor) override {}
+  void merge_attention(Stream&, Tensor, Tensor, Tensor, Tensor) override {}
   void attention_delta(Stream&, Tensor, Tensor, Tensor) override {}
   void attention_backward(Stream&, const AttentionBackward&, Tensor) override {}
   void rms_norm_forward(Stream&, Tensor, Tensor, float, Tensor, Tensor) override {}

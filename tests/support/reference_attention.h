@@ -171,4 +171,21 @@ inline void reference_attention_backward(const device::AttentionBackward& a) {
   }
 }
 
+/// Softmax weights of two parts of the keys from their sums of exponentials.
+inline void reference_merge_attention(const Tensor& o_part, const Tensor& lse_part, const Tensor& o,
+                                      const Tensor& lse) {
+  for (std::int64_t t = 0; t < o.dim(0); ++t) {
+    for (std::int64_t head = 0; head < o.dim(1); ++head) {
+      const double a = get(lse, {head, t});
+      const double b = get(lse_part, {head, t});
+      if (std::isinf(b) && b < 0) continue;
+      const double joint = std::max(a, b) + std::log1p(std::exp(-std::abs(a - b)));
+      for (std::int64_t d = 0; d < o.dim(2); ++d)
+        set(o, {t, head, d},
+            std::exp(a - joint) * get(o, {t, head, d}) + std::exp(b - joint) * get(o_part, {t, head, d}));
+      set(lse, {head, t}, joint);
+    }
+  }
+}
+
 }  // namespace slimpipe::test

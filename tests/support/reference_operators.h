@@ -51,6 +51,10 @@ class ReferenceOperators final : public device::Operators {
   }
   std::int64_t attention_forward_workspace_bytes(const device::AttentionForward&) override { return 0; }
 
+  void merge_attention(Stream&, Tensor o_part, Tensor lse_part, Tensor o, Tensor lse) override {
+    reference_merge_attention(o_part, lse_part, o, lse);
+  }
+
   void attention_delta(Stream&, Tensor o, Tensor d_o, Tensor delta) override {
     expect_shape("d_o", d_o, {o.dim(0), o.dim(1), o.dim(2)});
     expect_shape("delta", delta, {o.dim(1), o.dim(0)});

@@ -97,6 +97,10 @@ class Operators {
   // --- attention
   virtual void attention_forward(Stream&, const AttentionForward&, Tensor workspace) = 0;
   [[nodiscard]] virtual std::int64_t attention_forward_workspace_bytes(const AttentionForward&) = 0;
+  /// Joins the results of the same queries over other keys: o [T, N, D] compute and lse [N, T] fp32 become
+  /// those over all keys. lse = max + ln(Σ exp(lse_i - max)), o = Σ exp(lse_i - lse)·o_i; a part that sees no
+  /// key (lse_i = -inf) adds nothing, two such stay one.
+  virtual void merge_attention(Stream&, Tensor o_part, Tensor lse_part, Tensor o, Tensor lse) = 0;
   /// delta = [N, T] fp32, rowsum over D of d_o ∘ o; o and d_o [T, N, D] compute.
   virtual void attention_delta(Stream&, Tensor o, Tensor d_o, Tensor delta) = 0;
   virtual void attention_backward(Stream&, const AttentionBackward&, Tensor workspace) = 0;

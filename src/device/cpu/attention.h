@@ -12,6 +12,7 @@ namespace slimpipe::device::cpu {
 
 void attention_forward(const AttentionForward& args, Tensor workspace, int threads);
 [[nodiscard]] std::int64_t attention_forward_workspace_bytes(const AttentionForward& args, int threads);
+void merge_attention(Tensor o_part, Tensor lse_part, Tensor o, Tensor lse, int threads);
 void attention_delta(Tensor o, Tensor d_o, Tensor delta);
 void attention_backward(const AttentionBackward& args, Tensor workspace, int threads);
 [[nodiscard]] std::int64_t attention_backward_workspace_bytes(const AttentionBackward& args, int threads);

@@ -31,6 +31,10 @@ std::int64_t CpuOperators::attention_forward_workspace_bytes(const AttentionForw
   return cpu::attention_forward_workspace_bytes(args, threads_);
 }
 
+void CpuOperators::merge_attention(Stream& /*stream*/, Tensor o_part, Tensor lse_part, Tensor o, Tensor lse) {
+  cpu::merge_attention(o_part, lse_part, o, lse, threads_);
+}
+
 void CpuOperators::attention_delta(Stream& /*stream*/, Tensor o, Tensor d_o, Tensor delta) {
   cpu::attention_delta(o, d_o, delta);
 }

@@ -18,6 +18,7 @@ class CpuOperators final : public Operators {
 
   void attention_forward(Stream&, const AttentionForward&, Tensor workspace) override;
   std::int64_t attention_forward_workspace_bytes(const AttentionForward&) override;
+  void merge_attention(Stream&, Tensor o_part, Tensor lse_part, Tensor o, Tensor lse) override;
   void attention_delta(Stream&, Tensor o, Tensor d_o, Tensor delta) override;
   void attention_backward(Stream&, const AttentionBackward&, Tensor workspace) override;
   std::int64_t attention_backward_workspace_bytes(const AttentionBackward&) override;

@@ -42,7 +42,7 @@ std::vector<OwnedTensor> results_of(DType dtype) {
   const auto add = [&](OwnedTensor tensor) -> OwnedTensor& {
     return results.emplace_back(std::move(tensor));
   };
-  results.reserve(16);
+  results.reserve(18);
 
   OwnedTensor& y = add(OwnedTensor(dtype, {kTokens, kSize}));
   OwnedTensor& rstd = add(OwnedTensor(DType::kF32, {kTokens}));
@@ -55,6 +55,10 @@ std::vector<OwnedTensor> results_of(DType dtype) {
   operators.swiglu_backward(d.stream(), dy, gate_up, add(OwnedTensor(dtype, {kTokens, 2 * kSize})));
   OwnedTensor& loss = add(constant(DType::kF64, {1}, 0));
   operators.cross_entropy(d.stream(), logits, targets, 0.5F, loss, add(OwnedTensor(dtype, {kTokens, kSize})));
+  const OwnedTensor o_part = normal(dtype, {kTokens, 1, 88}, 12);
+  const OwnedTensor lse_part = normal(DType::kF32, {1, kTokens}, 13, 3.0);
+  OwnedTensor& o = add(normal(dtype, {kTokens, 1, 88}, 14));
+  operators.merge_attention(d.stream(), o_part, lse_part, o, add(normal(DType::kF32, {1, kTokens}, 15, 3.0)));
   operators.sum_of_squares(d.stream(), logits, add(OwnedTensor(DType::kF64, {1})));
   operators.copy(d.stream(), logits, add(OwnedTensor(dtype, {kTokens, kSize})));
   OwnedTensor& parameter = add(normal(DType::kF32, {kSize}, 7));
