@@ -57,9 +57,12 @@ std::vector<Field> layout_rows() {
       integer(SLIMPIPE_FIELD(schedule.warmup_slope), {1, kMaxUnits},
               "forwards by which the warm-up grows from each device to the one before it; for slimpipe and "
               "slimpipe-zb"),
-      choice(SLIMPIPE_FIELD(schedule.exchange), {"none", "pairwise", "balanced"},
-             "how devices even out attention work among themselves")
-          .only({"none"}),
+      enumeration(SLIMPIPE_FIELD(schedule.exchange), schedule::exchange_names(),
+                  "how devices that work on different slices even out their attention; pairwise: the longest "
+                  "prefix with the shortest, in whole slices; balanced: any device with any, idle ones too; "
+                  "for slimpipe with warmup_slope 2 and terapipe"),
+      flag(SLIMPIPE_FIELD(schedule.early_exchange),
+           "send K and V to helpers while the layer before is computed, not when their layer begins"),
       choice(SLIMPIPE_FIELD(schedule.vocabulary), {"last_stage", "sharded"},
              "where the output layer is computed: on the last stage, or sharded over all pipeline devices")
           .only({"last_stage"}),

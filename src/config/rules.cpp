@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 
 #include "slimpipe/core/counted.h"
-#include "slimpipe/schedule/schedule.h"
+#include "slimpipe/schedule/exchange.h"
 
 namespace slimpipe::config {
 namespace {
@@ -123,6 +123,11 @@ Texts schedule_problems(const RunConfig& c) {
                             c.model.layers);
 }
 
+Texts exchange_in_lockstep(const RunConfig& c) {
+  if (c.schedule.exchange == schedule::Exchange::kNone) return {};
+  return schedule::exchange_problems({.kind = c.schedule.kind, .warmup_slope = c.schedule.warmup_slope});
+}
+
 }  // namespace
 
 const std::vector<Rule>& rules() {
@@ -138,6 +143,7 @@ const std::vector<Rule>& rules() {
       {{"schedule.slices", "schedule.kind", "schedule.warmup_slope", "parallel.pipeline",
         "parallel.virtual_stages", "training.microbatches"},
        schedule_problems},
+      {{"schedule.exchange", "schedule.kind", "schedule.warmup_slope"}, exchange_in_lockstep},
       {{"training.warmup_steps", "training.steps"}, warmup_within_steps},
       {{"training.decay_steps", "training.lr_schedule", "training.warmup_steps", "training.steps"},
        decay_of_wsd},

@@ -74,6 +74,13 @@ void DecoderLayer::post_attention_backward_input(const device::ExecutionContext&
                      .c = state.d_o.reshape({t, model_.heads * model_.head_size})});
 }
 
+void DecoderLayer::attention_delta(const device::ExecutionContext& context, const SliceRef& slice,
+                                   const LayerSaved& saved, LayerBackward& state) const {
+  state.delta_part = allocate_tensors(context.arena, Scope::kWorkspace, "delta of attention",
+                                      {{state.delta, shape_of(DType::kF32, {model_.heads, slice.tokens})}});
+  context.operators.attention_delta(context.stream, saved.o, state.d_o, state.delta);
+}
+
 void DecoderLayer::attention_backward(const device::ExecutionContext& context, const SliceRef& slice,
                                       const LayerSaved& saved, LayerBackward& state,
                                       std::span<const device::KvBlock> blocks,
@@ -82,21 +89,19 @@ void DecoderLayer::attention_backward(const device::ExecutionContext& context, c
   state.dq_part =
       allocate_tensors(arena, Scope::kWorkspace, "dQ",
                        {{state.dq, shape_of(DType::kF32, {slice.tokens, model_.heads, model_.head_size})}});
-  Tensor delta;
-  const device::Buffer buffer =
-      allocate_tensors(arena, Scope::kWorkspace, "delta of attention",
-                       {{delta, shape_of(DType::kF32, {model_.heads, slice.tokens})}});
-  context.operators.attention_delta(context.stream, saved.o, state.d_o, delta);
+  if (!state.delta_part) attention_delta(context, slice, saved, state);
   run_attention_backward(context, {.q = saved.q,
                                    .query_position = slice.first_position,
                                    .blocks = blocks,
                                    .document_starts = slice.sequence.document_starts,
-                                   .scale = attention_scale(),
+                                   .scale = attention_scale(model_.head_size),
                                    .d_o = state.d_o,
                                    .lse = saved.lse,
-                                   .delta = delta,
+                                   .delta = state.delta,
                                    .dq = state.dq,
                                    .kv_gradients = kv_gradients});
+  state.delta_part.reset();
+  state.delta = {};
 }
 
 void DecoderLayer::pre_attention_backward_input(const device::ExecutionContext& context,

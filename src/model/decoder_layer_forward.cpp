@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "slimpipe/model/decoder_layer.h"
 
 #include "model/operator_calls.h"
@@ -88,7 +86,7 @@ void DecoderLayer::attention(const device::ExecutionContext& context, const Slic
                                   .query_position = slice.first_position,
                                   .blocks = blocks,
                                   .document_starts = slice.sequence.document_starts,
-                                  .scale = attention_scale(),
+                                  .scale = attention_scale(model_.head_size),
                                   .o = saved.o,
                                   .lse = saved.lse});
 }
@@ -124,10 +122,6 @@ DecoderLayer::Kept DecoderLayer::kept_or_temporary(const device::ExecutionContex
                                         {{result.tensor, shape_of(compute_, dims)}});
   }
   return result;
-}
-
-float DecoderLayer::attention_scale() const {
-  return static_cast<float>(1 / std::sqrt(static_cast<double>(model_.head_size)));
 }
 
 }  // namespace slimpipe::model

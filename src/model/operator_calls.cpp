@@ -1,5 +1,7 @@
 #include "model/operator_calls.h"
 
+#include <cmath>
+
 namespace slimpipe::model {
 namespace {
 
@@ -19,6 +21,10 @@ Workspace take_workspace(const device::ExecutionContext& context, std::int64_t b
 }
 
 }  // namespace
+
+float attention_scale(std::int64_t head_size) {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(head_size)));
+}
 
 void run_gemm(const device::ExecutionContext& context, const device::Gemm& gemm) {
   device::Operators& operators = context.operators;

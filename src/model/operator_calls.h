@@ -2,9 +2,14 @@
 // Operators that need workspace, with the workspace taken from the device's arena for the call. The arena
 // may hand the memory out again at once: whatever is issued later runs after it on the same stream.
 
+#include <cstdint>
+
 #include "slimpipe/device/execution_context.h"
 
 namespace slimpipe::model {
+
+/// 1 / √D
+[[nodiscard]] float attention_scale(std::int64_t head_size);
 
 void run_gemm(const device::ExecutionContext& context, const device::Gemm& gemm);
 void run_attention_forward(const device::ExecutionContext& context,

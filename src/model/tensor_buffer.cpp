@@ -26,15 +26,18 @@ Tensor over(std::byte* data, const Tensor& shape) {
 
 }  // namespace
 
-device::Buffer allocate_tensors(device::Arena& arena, device::Scope scope, const char* name,
-                                std::initializer_list<Placement> placements) {
+std::int64_t placed_bytes(const std::vector<Placement>& placements) {
   std::int64_t bytes = 0;
+  for (const Placement& placement : placements) bytes += aligned_bytes(placement.shape);
+  return bytes;
+}
+
+device::Buffer allocate_tensors(device::Arena& arena, device::Scope scope, const char* name,
+                                const std::vector<Placement>& placements) {
   std::vector<Tensor> shapes;
-  for (const Placement& placement : placements) {
-    bytes += aligned_bytes(placement.shape);
-    shapes.push_back(placement.shape);
-  }
-  device::Buffer buffer(arena, scope, bytes, name, shapes);
+  shapes.reserve(placements.size());
+  for (const Placement& placement : placements) shapes.push_back(placement.shape);
+  device::Buffer buffer(arena, scope, placed_bytes(placements), name, shapes);
   auto* data = static_cast<std::byte*>(buffer.data());
   for (const Placement& placement : placements) {
     placement.view = over(data, placement.shape);

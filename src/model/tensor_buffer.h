@@ -1,7 +1,9 @@
 #pragma once
 // Several tensors in one arena allocation.
 
+#include <cstdint>
 #include <initializer_list>
+#include <vector>
 
 #include "slimpipe/core/tensor.h"
 #include "slimpipe/device/arena.h"
@@ -20,6 +22,8 @@ struct Placement {
 
 /// Allocates one buffer and places the tensors in it in order, each at a multiple of Arena::kAlignment.
 [[nodiscard]] device::Buffer allocate_tensors(device::Arena& arena, device::Scope scope, const char* name,
-                                              std::initializer_list<Placement> placements);
+                                              const std::vector<Placement>& placements);
+/// Bytes of that buffer.
+[[nodiscard]] std::int64_t placed_bytes(const std::vector<Placement>& placements);
 
 }  // namespace slimpipe::model

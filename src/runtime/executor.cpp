@@ -16,6 +16,7 @@ double milliseconds(Clock::duration duration) {
 }
 
 const char* category_of(const Step& step) {
+  if (schedule::is_exchange(step.phase)) return "exchange";
   if (step.kind != StepKind::kCompute) return "communication";
   if (step.phase == schedule::Phase::kCombineTiedGradients) return "reduction";
   return step.action.kind == schedule::ActionKind::kForward ? "forward" : "backward";
@@ -131,11 +132,22 @@ ExecutionTimes Executor::run_steps(const Program& program, std::vector<io::Trace
         break;
     }
     const auto step_end = Clock::now();
-    if (waits) times.wait_ms += milliseconds(step_end - step_start);
+    const bool exchange = schedule::is_exchange(step.phase);
+    if (waits) {
+      times.wait_ms += milliseconds(step_end - step_start);
+      if (exchange) times.exchange_wait_ms += milliseconds(step_end - step_start);
+    }
     if (step.kind == StepKind::kWaitSend) {
       const auto start = posted[step.transfer];
-      times.send_ms += milliseconds(done - start);
-      times.send_hidden_ms += milliseconds(compute.until(done) - compute.until(start));
+      const double send_ms = milliseconds(done - start);
+      const double hidden_ms = milliseconds(compute.until(done) - compute.until(start));
+      times.send_ms += send_ms;
+      times.send_hidden_ms += hidden_ms;
+      if (exchange) {
+        times.exchange_bytes += static_cast<double>(program.transfers[step.transfer].bytes);
+        times.exchange_send_ms += send_ms;
+        times.exchange_send_hidden_ms += hidden_ms;
+      }
     }
     if (recorder) {
       recorder->add_step(step, step_start, step_end);

@@ -9,6 +9,9 @@
 #include "slimpipe/runtime/progress.h"
 #include "slimpipe/schedule/channels.h"
 
+#include "runtime/exchange_compiler.h"
+#include "runtime/purpose.h"
+
 namespace slimpipe::runtime {
 
 using schedule::Action;
@@ -17,53 +20,12 @@ using schedule::Phase;
 
 namespace {
 
-/// The tensor that a channel's messages are.
-const char* content_of(comm::Purpose purpose) {
-  switch (purpose) {
-    case comm::Purpose::kActivation:
-      return "hidden states";
-    case comm::Purpose::kGradient:
-      return "gradient of the hidden states";
-    case comm::Purpose::kTiedGradient:
-      return "gradient of the tied embedding";
-    case comm::Purpose::kExchangeKeys:
-      return "keys and values";
-    case comm::Purpose::kExchangeQuery:
-      return "queries";
-    case comm::Purpose::kExchangeResult:
-      return "partial attention";
-    case comm::Purpose::kControl:
-      return "control data";
-  }
-  return "?";
-}
-
-comm::Purpose purpose_of(schedule::Payload payload) {
-  switch (payload) {
-    case schedule::Payload::kActivation:
-      return comm::Purpose::kActivation;
-    case schedule::Payload::kGradient:
-      return comm::Purpose::kGradient;
-    case schedule::Payload::kExchangeKeys:
-      return comm::Purpose::kExchangeKeys;
-    case schedule::Payload::kExchangeQuery:
-      return comm::Purpose::kExchangeQuery;
-    case schedule::Payload::kExchangeResult:
-      return comm::Purpose::kExchangeResult;
-  }
-  throw_error("payload {} has no purpose", static_cast<int>(payload));
-}
-
-comm::Purpose purpose_of(Phase phase) {
-  return purpose_of(schedule::payload_of(phase));
-}
-
 /// Compiles one pipeline rank.
 class Compiler {
  public:
   Compiler(const schedule::Schedule& schedule, const schedule::ChannelMap& channels,
            const CompileInput& input, int rank)
-      : schedule_(schedule), input_(input), rank_(rank) {
+      : schedule_(schedule), input_(input), rank_(rank), expansions_(schedule, rank, input.stage_layers) {
     program_.device = input.devices[rank];
     program_.training = schedule.training;
     program_.spec = schedule.spec;
@@ -71,7 +33,7 @@ class Compiler {
       program_.first_layers.push_back(layers_before(input.stage_layers, stage));
     }
     for (const schedule::Channel& channel : channels.channels) {
-      if (channel.source != rank) continue;
+      if (channel.source != rank || is_exchange(channel.payload)) continue;
       program_.sends_in_flight[{program_.device, input.devices[channel.destination],
                                 purpose_of(channel.payload)}] = std::max(2, channel.outstanding);
     }
@@ -94,9 +56,8 @@ class Compiler {
  private:
   [[nodiscard]] int device_of_stage(int stage) const { return input_.devices[schedule_.device_of(stage)]; }
 
-  [[nodiscard]] std::vector<LayerStep> steps_of(const Action& action) const {
-    return schedule::expand(action, schedule::shape_of(schedule_, rank_, action.chunk, input_.stage_layers),
-                            schedule_.spec.slices, schedule_.training);
+  [[nodiscard]] const std::vector<LayerStep>& steps_of(const Action& action) {
+    return expansions_.of(action);
   }
 
   int add_transfer(const comm::Channel& channel, std::int64_t bytes) {
@@ -111,8 +72,9 @@ class Compiler {
   /// Posts the receive of `action` where it has one, remembering it for the action's own wait.
   void post_receive(const Action& action) {
     for (const LayerStep& step : steps_of(action)) {
-      if (!schedule::is_receive(step.phase)) continue;
-      const comm::Channel channel{input_.devices[step.peer], program_.device, purpose_of(step.phase)};
+      if (!schedule::is_receive(step.phase) || schedule::is_exchange(step.phase)) continue;
+      const comm::Channel channel{input_.devices[step.peer], program_.device,
+                                  purpose_of(schedule::payload_of(step.phase))};
       const int transfer = add_transfer(channel, input_.message_bytes);
       add(StepKind::kPostReceive, step.phase, action, -1, transfer);
       receives_posted_.push_back(transfer);
@@ -120,8 +82,13 @@ class Compiler {
   }
 
   void compile_action(const Action& action) {
-    for (const LayerStep& step : steps_of(action)) {
-      if (schedule::is_receive(step.phase)) {
+    const std::vector<LayerStep>& steps = steps_of(action);
+    ExchangeCompiler exchange(schedule_, input_, rank_, action, steps, program_);
+    exchange.begin();
+    for (const LayerStep& step : steps) {
+      if (schedule::is_exchange(step.phase)) {
+        exchange.compile(step);
+      } else if (schedule::is_receive(step.phase)) {
         add(StepKind::kWaitReceive, step.phase, action, -1, receives_posted_.front());
         receives_posted_.pop_front();
       } else if (schedule::is_send(step.phase)) {
@@ -130,10 +97,12 @@ class Compiler {
         add(StepKind::kCompute, step.phase, action, step.layer, -1);
       }
     }
+    exchange.end();
   }
 
   void send(const LayerStep& step, const Action& action) {
-    const comm::Channel channel{program_.device, input_.devices[step.peer], purpose_of(step.phase)};
+    const comm::Channel channel{program_.device, input_.devices[step.peer],
+                                purpose_of(schedule::payload_of(step.phase))};
     auto& sends = sends_under_way_[channel];
     while (std::ssize(sends) >= program_.sends_in_flight.at(channel)) wait_oldest_send(sends);
     const int transfer = add_transfer(channel, input_.message_bytes);
@@ -173,6 +142,7 @@ class Compiler {
   const schedule::Schedule& schedule_;
   const CompileInput& input_;
   int rank_;
+  schedule::DeviceExpansions expansions_;
   Program program_;
   std::deque<int> receives_posted_;
   std::map<comm::Channel, std::deque<Step>> sends_under_way_;
@@ -208,8 +178,16 @@ std::string describe(const Step& step) {
 
 std::string describe(const Program& program, const Step& step) {
   std::string text = describe(step);
-  if (step.layer >= 0) {
+  const schedule::Help* help = step.help < 0 ? nullptr : &program.helps.at(step.help);
+  const bool helps = schedule::is_help(step.phase);
+  if (step.layer >= 0 && !helps) {
     text += fmt::format(" (model.layers.{})", program.first_layers.at(step.action.chunk) + step.layer);
+  }
+  if (help != nullptr) {
+    text += fmt::format(", keys {} to {} of {}", help->first_key, help->first_key + help->keys - 1,
+                        schedule::to_string(help->action));
+    text += helps ? fmt::format(" of pipeline rank {}", help->owner)
+                  : fmt::format(" by pipeline rank {}", help->helper);
   }
   if (step.transfer >= 0) {
     const auto& [channel, bytes] = program.transfers.at(step.transfer);

@@ -5,6 +5,7 @@
 
 #include "slimpipe/core/check.h"
 
+#include "runtime/key_ranges.h"
 #include "runtime/stage_state.h"
 
 namespace slimpipe::runtime {
@@ -59,6 +60,7 @@ void StageRunner::begin(const Program& program, const StepTokens& tokens) {
   valid_tokens_ = tokens.valid_tokens;
   upload_tokens(tokens.inputs, inputs_, "input tokens");
   upload_tokens(tokens.targets, targets_, "target tokens");
+  begin_exchange(program);
   losses_.reset();
   losses_ = Buffer(device_.arena(), Scope::kInput, Tensor(nullptr, DType::kF64, {m, n}), "losses");
   device_.operators().zero(device_.stream(), Tensor(losses_.data(), DType::kF64, {std::int64_t{m} * n}));
@@ -160,6 +162,7 @@ StageRunner::SliceState& StageRunner::state_at(int stage, const schedule::Action
 
 std::span<std::byte> StageRunner::message(const Step& step, const Transfer& transfer) {
   if (step.phase == Phase::kCombineTiedGradients) return tied_message(step, transfer);
+  if (schedule::is_exchange(step.phase)) return exchange_message(step, transfer);
   SliceState& slice = state(step.action);
   Buffer* buffer = nullptr;
   switch (step.phase) {
@@ -203,6 +206,7 @@ std::span<std::byte> StageRunner::tied_message(const Step& step, const Transfer&
 
 void StageRunner::message_done(const Step& step, const Transfer&) {
   if (step.phase == Phase::kCombineTiedGradients) return;
+  if (schedule::is_exchange(step.phase)) return exchange_message_done(step);
   SliceState& slice = state(step.action);
   switch (step.phase) {
     case Phase::kReceiveActivation:

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "slimpipe/model/exchange_messages.h"
 #include "slimpipe/runtime/stage_runner.h"
 
 namespace slimpipe::runtime {
@@ -23,6 +24,23 @@ struct LayerKv {
   std::vector<device::KvBlock> blocks;
   std::vector<device::KvGradientBlock> gradients;
   std::vector<device::Buffer> gradient_buffers;
+};
+
+/// A help's messages, at either end: from its gathering or the post of its receive until it has gone or was
+/// taken.
+struct HelpState {
+  model::KeysMessage keys;
+  model::QueryMessage query;  ///< helper's end
+  model::ResultMessage result;
+};
+
+struct StageRunner::ExchangeState {
+  model::AttentionShape shape;
+  std::vector<HelpState> helps;  ///< [Program::helps]
+  // as owner
+  std::vector<int> given;     ///< helps whose queries are sent and whose results are not merged
+  model::QueryMessage query;  ///< of a backward, for all helpers
+  int query_sends = 0;        ///< of it under way
 };
 
 struct StageRunner::MicrobatchState {

@@ -3,6 +3,7 @@
 #include "slimpipe/core/check.h"
 #include "slimpipe/runtime/stage_runner.h"
 
+#include "runtime/key_ranges.h"
 #include "runtime/stage_state.h"
 
 namespace slimpipe::runtime {
@@ -14,6 +15,7 @@ using schedule::Phase;
 void StageRunner::run(const Step& step, device::Stream& stream) {
   const Context context{device_.arena(), stream, device_.operators()};
   if (step.phase == Phase::kCombineTiedGradients) return combine_tied_gradients(context);
+  if (schedule::is_exchange(step.phase)) return run_exchange(context, step);
   Chunk& chunk = chunks_[step.action.chunk];
   switch (step.phase) {
     case Phase::kTakeActivation:
@@ -75,10 +77,12 @@ void StageRunner::pre_attention(const Context& context, const Step& step, Chunk&
 
 void StageRunner::attention(const Context& context, const Step& step, Chunk& chunk) {
   model::LayerSaved& saved = state(step.action).layers[step.layer];
-  const LayerKv& kv = chunk.microbatches[step.action.microbatch].layers[step.layer];
+  const LayerKv& kv = layer_kv(step);
   SLIMPIPE_CHECK(std::ssize(kv.blocks) == step.action.slice + 1, "{} K,V blocks at slice {}",
                  kv.blocks.size(), step.action.slice);
-  chunk.layers[step.layer].attention(context, slice_ref(context, step.action), saved, kv.blocks);
+  std::vector<device::KvBlock> blocks;
+  for (const BlockRows& rows : kept_rows(kv.blocks)) blocks.push_back(part_of(kv.blocks[rows.index], rows));
+  chunk.layers[step.layer].attention(context, slice_ref(context, step.action), saved, blocks);
 }
 
 void StageRunner::post_attention(const Context& context, const Step& step, Chunk& chunk) {
@@ -135,7 +139,7 @@ void StageRunner::post_attention_backward(const Context& context, const Step& st
 void StageRunner::attention_backward(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
   const model::DecoderLayer& layer = chunk.layers[step.layer];
-  LayerKv& kv = chunk.microbatches[step.action.microbatch].layers[step.layer];
+  LayerKv& kv = layer_kv(step);
   if (kv.gradients.empty()) {  // the last slice's backward writes dK, dV of all slices
     for (std::size_t i = 0; i < kv.blocks.size(); ++i) {
       kv.gradients.push_back(
@@ -143,15 +147,21 @@ void StageRunner::attention_backward(const Context& context, const Step& step, C
     }
   }
   model::LayerSaved& saved = slice.layers[step.layer];
+  std::vector<device::KvBlock> blocks;
+  std::vector<device::KvGradientBlock> gradients;
+  for (const BlockRows& rows : kept_rows(kv.blocks)) {
+    blocks.push_back(part_of(kv.blocks[rows.index], rows));
+    gradients.push_back(part_of(kv.gradients[rows.index], rows));
+  }
   layer.attention_backward(context, slice_ref(context, step.action), saved, slice.backward[step.layer],
-                           kv.blocks, kv.gradients);
+                           blocks, gradients);
   kv.blocks.pop_back();  // its last reader
   saved.kv_part.reset();
 }
 
 void StageRunner::pre_attention_backward(const Context& context, const Step& step, Chunk& chunk) {
   SliceState& slice = state(step.action);
-  LayerKv& kv = chunk.microbatches[step.action.microbatch].layers[step.layer];
+  LayerKv& kv = layer_kv(step);
   model::LayerSaved& saved = slice.layers[step.layer];
   const bool message = step.layer == 0 && !chunk.placement.first();
   slice.input_gradient = Buffer(context.arena, message ? Scope::kTransfer : Scope::kWorkspace,

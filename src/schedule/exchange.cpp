@@ -119,13 +119,8 @@ void plan_balanced(ExchangeSlot& slot) {
 }
 
 void require_lockstep(const Spec& spec) {
-  if (spec.kind == Kind::kTeraPipe || (spec.kind == Kind::kSlimPipe && spec.warmup_slope == 2)) return;
-  std::string name(name_of(spec.kind));
-  if (spec.kind == Kind::kSlimPipe) name += " with warmup_slope " + std::to_string(spec.warmup_slope);
-  throw_input_error(
-      "{} does not have all devices in forwards or all in backwards at the same time, which the exchange of "
-      "attention context needs (expected slimpipe with warmup_slope 2, or terapipe)",
-      name);
+  const auto problems = exchange_problems(spec);
+  if (!problems.empty()) throw_input_error("{}", problems.front());
 }
 
 /// Slots by number, forwards or backwards.
@@ -149,16 +144,14 @@ std::vector<Help> helps_with_actions(const Schedule& schedule, const ExchangeSlo
 
 }  // namespace
 
-std::string_view name_of(Exchange exchange) {
-  switch (exchange) {
-    case Exchange::kNone:
-      return "none";
-    case Exchange::kPairwise:
-      return "pairwise";
-    case Exchange::kBalanced:
-      return "balanced";
-  }
-  return "?";
+std::vector<std::string> exchange_problems(const Spec& spec) {
+  if (spec.kind == Kind::kTeraPipe || (spec.kind == Kind::kSlimPipe && spec.warmup_slope == 2)) return {};
+  std::string name(name_of(spec.kind));
+  if (spec.kind == Kind::kSlimPipe) name += " with warmup_slope " + std::to_string(spec.warmup_slope);
+  return {
+      name +
+      " does not have all devices in forwards or all in backwards at the same time, which the exchange of "
+      "attention context needs (expected slimpipe with warmup_slope 2, or terapipe)"};
 }
 
 std::vector<ExchangeSlot> exchange_slots(const Schedule& schedule, std::int64_t slice_tokens) {
@@ -208,6 +201,7 @@ ExchangePlan plan_exchange(const Schedule& schedule, Exchange exchange, std::int
 }
 
 Schedule with_exchange(const Schedule& schedule, Exchange exchange, std::int64_t slice_tokens, bool early) {
+  if (exchange == Exchange::kNone) return schedule;
   Schedule result = schedule;
   result.exchange = {.slice_tokens = slice_tokens, .early = early, .slots = {}};
   for (auto& actions : result.devices) actions.clear();

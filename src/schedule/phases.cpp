@@ -146,6 +146,10 @@ bool is_exchange(Phase phase) {
   return phase >= Phase::kGatherKeys && phase <= Phase::kMergeGradients;
 }
 
+bool is_help(Phase phase) {
+  return phase >= Phase::kReceiveKeys && phase <= Phase::kSendResult;
+}
+
 std::vector<LayerStep> expand(const Action& action, const ChunkShape& shape, int slices, bool training) {
   SLIMPIPE_CHECK(shape.stage >= 0 && shape.stage < shape.stages, "stage {} of {}", shape.stage, shape.stages);
   SLIMPIPE_CHECK(training || action.kind == ActionKind::kForward, "{} in a forward-only run",

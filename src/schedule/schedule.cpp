@@ -114,6 +114,22 @@ int least_virtual_stages(Kind kind) {
   return chunks == Chunks::kTwo || chunks == Chunks::kTwoOrMore ? 2 : 1;
 }
 
+std::string_view name_of(Exchange exchange) {
+  switch (exchange) {
+    case Exchange::kNone:
+      return "none";
+    case Exchange::kPairwise:
+      return "pairwise";
+    case Exchange::kBalanced:
+      return "balanced";
+  }
+  return "?";
+}
+
+std::vector<std::string> exchange_names() {
+  return {"none", "pairwise", "balanced"};
+}
+
 std::string_view name_of(Placement placement) {
   return placement == Placement::kVee ? "vee" : "loop";
 }

@@ -16,7 +16,7 @@ class MemoryPlanner {
   MemoryPlanner(const config::RunConfig& config, Platform platform, int validation_samples)
       : config_(config),
         platform_(std::move(platform)),
-        schedule_(schedule::build(schedule_spec(config))),
+        schedule_(build_schedule(config)),
         table_(config.model),
         tokens_(static_cast<std::size_t>(config.data.sequence_length)) {
     std::vector<int> devices(static_cast<std::size_t>(config.parallel.pipeline));

@@ -39,6 +39,15 @@ int usable_cores(int wanted, int process_cores, int host_cores, const comm::Proc
   return std::clamp(of_host * hosts, 1, std::max(1, wanted));
 }
 
+namespace {
+
+/// How much of the exchange's messages went while the device computed, of the time they took.
+double exchange_overlap(const runtime::ExecutionTimes& times) {
+  return times.exchange_send_ms > 0 ? times.exchange_send_hidden_ms / times.exchange_send_ms : 0;
+}
+
+}  // namespace
+
 io::JsonObject to_json(const StepMetrics& metrics) {
   const StepResult& result = metrics.result;
   std::vector<io::JsonTable> devices;
@@ -49,6 +58,9 @@ io::JsonObject to_json(const StepMetrics& metrics) {
                            {"wait_ms", report.times.wait_ms},
                            {"send_ms", report.times.send_ms},
                            {"send_hidden_ms", report.times.send_hidden_ms},
+                           {"exchange_bytes", report.times.exchange_bytes},
+                           {"exchange_wait_ms", report.times.exchange_wait_ms},
+                           {"exchange_overlap", exchange_overlap(report.times)},
                            {"wall_ms", report.times.wall_ms},
                            {"peak_bytes", report.total_peak_bytes}};
     for (std::size_t s = 0; s < device::kNumScopes; ++s) {

@@ -10,6 +10,7 @@
 #include "slimpipe/core/log.h"
 #include "slimpipe/core/patience.h"
 #include "slimpipe/runtime/stage_runner.h"
+#include "slimpipe/schedule/exchange.h"
 #include "slimpipe/train/device_checkpoint.h"
 #include "slimpipe/train/metrics.h"
 #include "slimpipe/train/optimizer.h"
@@ -91,6 +92,12 @@ schedule::Spec schedule_spec(const config::RunConfig& config) {
           .warmup_slope = config.schedule.warmup_slope};
 }
 
+schedule::Schedule build_schedule(const config::RunConfig& config) {
+  return schedule::with_exchange(schedule::build(schedule_spec(config)), config.schedule.exchange,
+                                 config.data.sequence_length / config.schedule.slices,
+                                 config.schedule.early_exchange);
+}
+
 std::vector<int> stage_layers(const config::RunConfig& config) {
   return runtime::even_layers(config.model.layers, schedule_spec(config).stages());
 }
@@ -113,6 +120,11 @@ std::vector<runtime::Program> compile_programs(const config::RunConfig& config,
   input.message_bytes = slice_tokens * model.hidden * size_of(compute_type(config));
   input.tied_bytes = model.tied_embeddings ? model.vocabulary * model.hidden * size_of(DType::kF32) : 0;
   input.devices = devices;
+  input.attention = {.tokens = slice_tokens,
+                     .heads = model.heads,
+                     .kv_heads = model.kv_heads,
+                     .head_size = model.head_size,
+                     .compute = compute_type(config)};
   std::vector<runtime::Program> programs = runtime::compile(schedule, input);
   const std::vector<std::string> problems = runtime::validate(programs);
   SLIMPIPE_CHECK(problems.empty(), "the compiled schedule is unsound:\n  {}", fmt::join(problems, "\n  "));
@@ -152,7 +164,7 @@ Session::Session(const config::RunConfig& config, const comm::ProcessEnvironment
                  Platform platform)
     : config_(config),
       topology_(parallel_sizes(config.parallel), processes.size, processes.rank),
-      schedule_(schedule::build(schedule_spec(config))),
+      schedule_(build_schedule(config)),
       table_(config.model),
       programs_(compile_programs(config, schedule_, topology_.pipeline_group(0))),
       backend_(std::move(platform.backend)),
@@ -260,7 +272,7 @@ StepResult Session::train_step(const Batch& batch, const UpdatePlan& plan,
 
 void Session::gather_reports(runtime::DeviceContext& context, const runtime::ExecutionTimes& times,
                              StepResult& result) {
-  constexpr std::size_t kFixed = 6;  // the five times, total peak
+  constexpr std::size_t kFixed = 10;  // the nine of the executor, total peak
   constexpr std::size_t kPerDevice = kFixed + device::kNumScopes;
   const std::size_t devices = context.collectives->size();
   std::vector<double> values(devices * kPerDevice);
@@ -271,15 +283,20 @@ void Session::gather_reports(runtime::DeviceContext& context, const runtime::Exe
   own[2] = times.wait_ms;
   own[3] = times.send_ms;
   own[4] = times.send_hidden_ms;
-  own[5] = static_cast<double>(memory.total_peak);
+  own[5] = times.exchange_bytes;
+  own[6] = times.exchange_wait_ms;
+  own[7] = times.exchange_send_ms;
+  own[8] = times.exchange_send_hidden_ms;
+  own[9] = static_cast<double>(memory.total_peak);
   for (std::size_t s = 0; s < device::kNumScopes; ++s) own[kFixed + s] = static_cast<double>(memory.peak[s]);
   context.collectives->all_reduce_sum(values);
   double compute = 0;
   double longest = 0;
   for (std::size_t d = 0; d < devices; ++d) {
     const double* row = values.data() + d * kPerDevice;
-    DeviceReport report{
-        .times = {row[0], row[1], row[2], row[3], row[4]}, .peak_bytes = {}, .total_peak_bytes = row[5]};
+    DeviceReport report{.times = {row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8]},
+                        .peak_bytes = {},
+                        .total_peak_bytes = row[9]};
     std::copy_n(row + kFixed, device::kNumScopes, report.peak_bytes.begin());
     compute += row[1];
     longest = std::max(longest, row[0]);

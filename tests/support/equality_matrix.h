@@ -185,14 +185,14 @@ inline config::RunConfig matrix_config(const MatrixCase& c) {
 
 /// Random tokens of one step; some targets are ignored, and the second microbatch ends in padding that is not
 /// a whole number of slices.
-inline train::Batch matrix_batch(int microbatches, int step) {
+inline train::Batch matrix_batch(int microbatches, int step, std::int64_t sequence = kMatrixSequence) {
   train::Batch batch;
   const RandomStream stream{RandomStream::Use::kTest, static_cast<std::uint32_t>(step)};
   std::uint64_t index = 0;
   for (int m = 0; m < microbatches; ++m) {
     data::Sample& sample = batch.samples.emplace_back();
-    sample.valid_tokens = m == 1 ? kMatrixSequence * 3 / 4 - 1 : kMatrixSequence;
-    for (std::int64_t t = 0; t < kMatrixSequence; ++t) {
+    sample.valid_tokens = m == 1 ? sequence * 3 / 4 - 1 : sequence;
+    for (std::int64_t t = 0; t < sequence; ++t) {
       const auto token = [&] {
         return static_cast<std::int32_t>(random_u64(5, stream, index++) % kMatrixVocabulary);
       };
@@ -242,16 +242,20 @@ inline TensorValues collect(train::Session& session, bool gradients) {
   return values;
 }
 
-inline MatrixResult run_matrix_case(const MatrixCase& c, const comm::ProcessEnvironment& processes) {
+inline MatrixResult run_matrix_config(const config::RunConfig& config,
+                                      const comm::ProcessEnvironment& processes) {
   // Slower for the deeper model, which amplifies what the order of sums differs by from step to step.
-  const double learning_rate = c.layers > MatrixCase{}.layers ? 1e-3 : 1e-2;
-  train::Session session(matrix_config(c), processes);
+  const double learning_rate = config.model.layers > MatrixCase{}.layers ? 1e-3 : 1e-2;
+  const auto batch = [&](int step) {
+    return matrix_batch(config.training.microbatches, step, config.data.sequence_length);
+  };
+  train::Session session(config, processes);
   session.initialise();
   MatrixResult result;
-  result.validation_loss = session.evaluate(matrix_batch(c.microbatches, 0));
+  result.validation_loss = session.evaluate(batch(0));
   for (int step = 0; step < kMatrixSteps; ++step) {
-    const train::StepResult done = session.train_step(matrix_batch(c.microbatches, step),
-                                                      {.learning_rate = learning_rate, .update = step + 1});
+    const train::StepResult done =
+        session.train_step(batch(step), {.learning_rate = learning_rate, .update = step + 1});
     result.losses.push_back(done.loss);
     if (step == 0) {
       result.loss = done.loss;
@@ -261,6 +265,10 @@ inline MatrixResult run_matrix_case(const MatrixCase& c, const comm::ProcessEnvi
   }
   result.parameters = collect(session, false);
   return result;
+}
+
+inline MatrixResult run_matrix_case(const MatrixCase& c, const comm::ProcessEnvironment& processes) {
+  return run_matrix_config(matrix_config(c), processes);
 }
 
 /// Everything in which `got` differs from `reference`, empty where they agree: to the bit, or within the

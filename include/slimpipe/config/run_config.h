@@ -61,7 +61,8 @@ struct ScheduleConfig {
   schedule::Kind kind = schedule::Kind::kSlimPipe;
   int slices = 1;
   int warmup_slope = 2;
-  std::string exchange = "none";
+  schedule::Exchange exchange = schedule::Exchange::kNone;
+  bool early_exchange = true;
   std::string vocabulary = "last_stage";
 };
 

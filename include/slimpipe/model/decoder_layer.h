@@ -51,13 +51,14 @@ struct LayerSaved {
 };
 
 /// Gradients alive during one layer's backward of a slice, Scope::kWorkspace. Every dY of the linears is
-/// kept for their weight gradients; each part is allocated by the step that fills it, and d_o and dq are
-/// freed by pre_attention_backward_input, their last reader.
+/// kept for their weight gradients; each part is allocated by the step that fills it. delta is freed by
+/// attention_backward, d_o and dq by pre_attention_backward_input, their last readers.
 struct LayerBackward {
   device::Buffer d_out_part;
   device::Buffer act_part;
   device::Buffer ffn_part;
   device::Buffer d_o_part;
+  device::Buffer delta_part;
   device::Buffer dq_part;
   device::Buffer qkv_part;
 
@@ -67,6 +68,7 @@ struct LayerBackward {
   Tensor d_gate_up;        ///< [T, 2F] compute, in the place of the saved gate_up
   Tensor d_x2;             ///< [T, H] compute, ffn_part
   Tensor d_o;              ///< [T, N, D] compute, d_o_part
+  Tensor delta;            ///< [N, T] fp32, delta_part: rowsum(dO ∘ O)
   Tensor dq;               ///< [T, N, D] fp32, dq_part
   Tensor d_qkv;            ///< [T, (N + 2K)·D] compute, qkv_part
 };
@@ -92,7 +94,8 @@ class DecoderLayer {
                                                              device::Buffer& buffer) const;
 
   void pre_attention(const device::ExecutionContext& context, const SliceRef& slice, LayerSaved& saved) const;
-  /// `blocks`: slices 0..i of this layer and microbatch, the slice's own last.
+  /// `blocks`: slices 0..i of this layer and microbatch, the slice's own last. What is attended to elsewhere
+  /// is left out, and merged into saved.o and saved.lse afterwards.
   void attention(const device::ExecutionContext& context, const SliceRef& slice, LayerSaved& saved,
                  std::span<const device::KvBlock> blocks) const;
   /// out = [T, H] compute, the caller's memory (the next layer's x or a send buffer).
@@ -103,7 +106,10 @@ class DecoderLayer {
   /// state.gradients are the caller's to set. saved.gate_up is overwritten.
   void post_attention_backward_input(const device::ExecutionContext& context, const SliceRef& slice,
                                      LayerSaved& saved, LayerBackward& state) const;
-  /// dq = ...; dK, dV of slices 0..i += ...
+  /// delta = ..., where it is wanted before attention_backward, which does it otherwise.
+  void attention_delta(const device::ExecutionContext& context, const SliceRef& slice,
+                       const LayerSaved& saved, LayerBackward& state) const;
+  /// dq = ...; dK, dV of `blocks` += ... The blocks are those of `attention`.
   void attention_backward(const device::ExecutionContext& context, const SliceRef& slice,
                           const LayerSaved& saved, LayerBackward& state,
                           std::span<const device::KvBlock> blocks,
@@ -128,7 +134,6 @@ class DecoderLayer {
   /// The norm's output: kept, or computed again.
   [[nodiscard]] Kept normed_again(const device::ExecutionContext& context, Tensor kept, Tensor x,
                                   Tensor weight) const;
-  [[nodiscard]] float attention_scale() const;
 
   config::ModelConfig model_;
   DType compute_;

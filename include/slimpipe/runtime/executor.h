@@ -20,6 +20,11 @@ struct ExecutionTimes {
   // How long messages take shows in the sends: a receive is posted before its data is there.
   double send_ms = 0;         ///< from the post of a send to its completion, summed over the sends
   double send_hidden_ms = 0;  ///< of that, inside compute steps
+  // Of all this, the exchange of attention context; compute_ms has its work.
+  double exchange_bytes = 0;  ///< sent
+  double exchange_wait_ms = 0;
+  double exchange_send_ms = 0;
+  double exchange_send_hidden_ms = 0;
 };
 
 class Executor {

@@ -10,6 +10,7 @@
 
 #include "slimpipe/comm/topology.h"
 #include "slimpipe/comm/transport.h"
+#include "slimpipe/model/exchange_messages.h"
 #include "slimpipe/schedule/phases.h"
 #include "slimpipe/schedule/schedule.h"
 
@@ -29,6 +30,7 @@ struct Step {
   schedule::Action action;  ///< the action this step is of (of a message: the one that sends or receives it)
   int layer = -1;           ///< index within the chunk, -1 where the step is not of one layer
   int transfer = -1;        ///< index into Program::transfers of a communication step
+  int help = -1;            ///< index into Program::helps of a step of the exchange but kGatherQuery
 };
 
 struct Transfer {
@@ -42,7 +44,8 @@ struct Program {
   schedule::Spec spec;
   std::vector<Step> steps;
   std::vector<Transfer> transfers;
-  std::vector<int> first_layers;  ///< by chunk: the model's layer that is the chunk's layer 0
+  std::vector<schedule::Help> helps;  ///< that the device has a part in, owner and helper pipeline ranks
+  std::vector<int> first_layers;      ///< by chunk: the model's layer that is the chunk's layer 0
   /// Sends of a channel that may be under way before the device waits for the oldest: what the schedule plans
   /// (schedule/channels.h), and at least two, so that a receiver that is late by one action does not stall
   /// the sender.
@@ -51,13 +54,16 @@ struct Program {
 
 /// What compile needs to know of the model and the layout.
 struct CompileInput {
-  std::vector<int> stage_layers;   ///< layers of each stage of the model
-  std::int64_t message_bytes = 0;  ///< hidden states of one slice in the compute type
-  std::int64_t tied_bytes = 0;     ///< fp32 gradient of a tied embedding; 0: embeddings are not tied
-  std::vector<int> devices;        ///< pipeline rank -> device index
+  std::vector<int> stage_layers;    ///< layers of each stage of the model
+  std::int64_t message_bytes = 0;   ///< hidden states of one slice in the compute type
+  std::int64_t tied_bytes = 0;      ///< fp32 gradient of a tied embedding; 0: embeddings are not tied
+  std::vector<int> devices;         ///< pipeline rank -> device index
+  model::AttentionShape attention;  ///< of a schedule with an exchange
 };
 
-/// Compiles the schedule for every pipeline rank. Receives are posted one action ahead of their use.
+/// Compiles the schedule for every pipeline rank. Receives are posted one action ahead of their use; those of
+/// the exchange at the beginning of a helper's action and, layer by layer, when the layer before is answered,
+/// and that of a result with its query.
 [[nodiscard]] std::vector<Program> compile(const schedule::Schedule& schedule, const CompileInput& input);
 
 /// Everything wrong with a set of programs, empty when sound: every channel carries the same sequence of

@@ -19,6 +19,9 @@
 
 namespace slimpipe::runtime {
 
+struct BlockRows;
+struct LayerKv;
+
 class StageRunner : public StepRunner {
  public:
   StageRunner(device::Device& device, model::ParameterStore& store, const config::ModelConfig& model,
@@ -39,6 +42,7 @@ class StageRunner : public StepRunner {
   struct SliceState;
   struct MicrobatchState;
   struct Chunk;
+  struct ExchangeState;
 
   void allocate_rope_tables();
   void upload_tokens(const std::vector<std::span<const std::int32_t>>& rows, device::Buffer& buffer,
@@ -68,6 +72,20 @@ class StageRunner : public StepRunner {
   void embed_backward(const Context& context, const Step& step);
   void release(const Step& step, Chunk& chunk);
   void combine_tied_gradients(const Context& context);
+
+  void begin_exchange(const Program& program);
+  void run_exchange(const Context& context, const Step& step);
+  [[nodiscard]] LayerKv& layer_kv(const Step& step);
+  /// Of the slice's blocks, what is not given to helpers.
+  [[nodiscard]] std::vector<BlockRows> kept_rows(std::span<const device::KvBlock> blocks) const;
+  void gather_keys(const Context& context, const Step& step);
+  void gather_query(const Context& context, const Step& step);
+  void help_attention(const Context& context, const Step& step);
+  void merge_attention(const Context& context, const Step& step);
+  void merge_gradients(const Context& context, const Step& step);
+  [[nodiscard]] std::span<std::byte> exchange_message(const Step& step, const Transfer& transfer);
+  [[nodiscard]] std::span<std::byte> query_to_send(const Step& step, const Transfer& transfer);
+  void exchange_message_done(const Step& step);
   [[nodiscard]] bool holds_first_stage() const;
 
   device::Device& device_;
@@ -93,6 +111,7 @@ class StageRunner : public StepRunner {
   device::Buffer targets_;  ///< [m, S] int32
   device::Buffer losses_;   ///< [m·n] fp64
   device::Buffer tied_received_;
+  std::unique_ptr<ExchangeState> exchange_;
 };
 
 }  // namespace slimpipe::runtime

@@ -8,7 +8,7 @@
 // chunks.
 
 #include <cstdint>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "slimpipe/schedule/schedule.h"
@@ -16,9 +16,9 @@
 
 namespace slimpipe::schedule {
 
-enum class Exchange : std::uint8_t { kNone, kPairwise, kBalanced };
-/// "none", "pairwise", "balanced".
-[[nodiscard]] std::string_view name_of(Exchange exchange);
+/// Everything wrong with a spec that is to have an exchange: it must be in lock-step, slimpipe with δ = 2, or
+/// terapipe.
+[[nodiscard]] std::vector<std::string> exchange_problems(const Spec& spec);
 
 /// Attention of one device in a slot. Work counts (query, key) pairs of one head and layer.
 struct SlotLoad {

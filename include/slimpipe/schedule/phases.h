@@ -53,6 +53,8 @@ enum class Phase : std::uint8_t {
 [[nodiscard]] bool is_attention(Phase phase);
 /// Whether the phase is one of the exchange's.
 [[nodiscard]] bool is_exchange(Phase phase);
+/// Whether it is one that a helper does, not an owner.
+[[nodiscard]] bool is_help(Phase phase);
 
 struct LayerStep {
   Phase phase = Phase::kEmbed;

@@ -41,6 +41,12 @@ enum class Placement : std::uint8_t { kLoop, kVee };
 [[nodiscard]] std::string_view name_of(Placement placement);
 [[nodiscard]] Placement placement_of(Kind kind);
 
+/// How devices that work at the same time even out their attention among themselves (exchange.h).
+enum class Exchange : std::uint8_t { kNone, kPairwise, kBalanced };
+/// "none", "pairwise", "balanced".
+[[nodiscard]] std::string_view name_of(Exchange exchange);
+[[nodiscard]] std::vector<std::string> exchange_names();
+
 /// What to build. Symbols as in the SlimPipe paper (arXiv 2504.14519).
 struct Spec {
   Kind kind = Kind::kSlimPipe;

@@ -126,6 +126,8 @@ class Session {
 
 /// The schedule a configuration asks for.
 [[nodiscard]] schedule::Spec schedule_spec(const config::RunConfig& config);
+/// Of a training step, with its exchange.
+[[nodiscard]] schedule::Schedule build_schedule(const config::RunConfig& config);
 [[nodiscard]] runtime::EngineOptions engine_options(const config::RunConfig& config);
 /// The schedule's programs by pipeline rank, proved sound; `devices`: of each pipeline rank.
 [[nodiscard]] std::vector<runtime::Program> compile_programs(const config::RunConfig& config,

@@ -6,6 +6,7 @@
 #include "slimpipe/comm/mpi.h"
 
 #include "support/equality_matrix.h"
+#include "support/exchange_cases.h"
 
 int main() {
   using namespace slimpipe;
@@ -22,9 +23,9 @@ int main() {
     const bool sliced = c.kind == schedule::Kind::kSlimPipe && c.slices == 4 && c.warmup_slope == 2;
     if (sliced || c.kind == schedule::Kind::kOneFOneB) cases.push_back(c);
   }
-  for (const test::MatrixCase& c : cases) {
+  const auto check = [&](const auto& c, const auto& problems_of) {
     try {
-      for (const std::string& problem : test::check_matrix_case(c, processes, references)) {
+      for (const std::string& problem : problems_of(c)) {
         std::fprintf(stderr, "rank %d: %s\n", processes.rank, problem.c_str());
         ++failures;
       }
@@ -33,6 +34,13 @@ int main() {
       std::fprintf(stderr, "rank %d: %s: %s\n", processes.rank, c.name().c_str(), error.what());
       session.abort(1);
     }
+  };
+  for (const test::MatrixCase& c : cases)
+    check(c, [&](const auto& one) { return test::check_matrix_case(one, processes, references); });
+  if (processes.size > 1) {
+    test::ExchangeReferences plain;
+    for (const test::ExchangeCase& c : test::exchange_cases({processes.size}))
+      check(c, [&](const auto& one) { return test::check_exchange_case(one, processes, plain); });
   }
   if (failures > 0) session.abort(1);
   if (processes.rank == 0) std::printf("%d cases equal on %d processes\n", checked, processes.size);

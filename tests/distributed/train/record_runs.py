@@ -16,8 +16,8 @@ VALIDATED = (4, STEPS)
 
 SCOPES = {"weights", "master_weights", "gradients", "optimizer", "saved_activations", "deferred", "kv_gradients", "exchange",
           "transfer", "workspace", "input"}
-DEVICE_FIELDS = {"device", "compute_ms", "wait_ms", "send_ms", "send_hidden_ms", "wall_ms", "peak_bytes"} | {
-    f"peak_bytes_{s}" for s in SCOPES}
+DEVICE_FIELDS = {"device", "compute_ms", "wait_ms", "send_ms", "send_hidden_ms", "exchange_bytes", "exchange_wait_ms",
+                 "exchange_overlap", "wall_ms", "peak_bytes"} | {f"peak_bytes_{s}" for s in SCOPES}
 RECORD_FIELDS = {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "tflops",
                  "tflops_full_attention", "mfu", "mfu_full_attention", "bubble", "skipped", "devices"}
 SUMMARY_FIELDS = {"steps", "samples", "skipped", "final_loss", "initial_validation_loss", "final_validation_loss",

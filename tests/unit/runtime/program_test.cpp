@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "slimpipe/schedule/exchange.h"
+
 #include "support/catch.h"
 
 namespace slimpipe::runtime {
@@ -57,6 +59,29 @@ TEST_CASE("compiled programs of every schedule are sound", "[unit]") {
             CHECK(validate(compile(schedule::build(s), input_for(p, 64))) == sound);
             CHECK(validate(compile(schedule::build_forward_only(s), input_for(p, 0))) == sound);
           }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("compiled programs of schedules with an exchange are sound, whatever layers the stages have",
+          "[unit]") {
+  using schedule::Exchange;
+  for (const int p : {2, 3, 5}) {
+    for (const int v : {1, 2}) {
+      for (const auto exchange : {Exchange::kPairwise, Exchange::kBalanced}) {
+        for (const bool early : {false, true}) {
+          schedule::Spec s = spec(schedule::Kind::kSlimPipe, p, 3, 2 * p, 2);
+          s.virtual_stages = v;
+          const auto exchanging = schedule::with_exchange(schedule::build(s), exchange, 256, early);
+          REQUIRE_FALSE(exchanging.exchange.slots.empty());
+          CompileInput input = input_for(p, 64);
+          input.attention = {.tokens = 256, .heads = 4, .kv_heads = 2, .head_size = 8};
+          input.stage_layers.clear();
+          for (int stage = 0; stage < s.stages(); ++stage) input.stage_layers.push_back(1 + stage * 2 % 3);
+          INFO("p=" << p << " v=" << v << " " << schedule::name_of(exchange) << " early " << early);
+          CHECK(validate(compile(exchanging, input)) == sound);
         }
       }
     }
