@@ -156,13 +156,18 @@ for check in "${selected[@]}"; do
   started=$SECONDS
   # A subshell of its own: 'set -e' is off inside functions that a condition calls.
   set +e
-  (set -e; "check_$check")
-  status=$?
+  (set -e; "check_$check") 2>&1 | tee "build/check-$check.log"
+  status=${PIPESTATUS[0]}
   set -e
   echo "-- $check: $( ((status == 0)) && echo passed || echo FAILED), $((SECONDS - started)) s"
   ((status == 0)) || failed+=("$check")
 done
 if ((${#failed[@]})); then
+  # Again at the end: what failed may be thousands of lines up.
+  for check in "${failed[@]}"; do
+    printf '\n== %s, from build/check-%s.log\n' "$check" "$check"
+    grep -E 'error|warning:|FAILED|\*\*\*|Sanitizer' "build/check-$check.log" | tail -n 30 || tail -n 30 "build/check-$check.log"
+  done
   printf '\nchecks: failed: %s\n' "${failed[*]}" >&2
   exit 1
 fi

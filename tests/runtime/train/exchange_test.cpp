@@ -27,7 +27,7 @@ TEST_CASE("three and four devices: runs that exchange attention equal the plain 
 }
 
 TEST_CASE("an exchange gives the same bits early and late", "[runtime]") {
-  for (ExchangeCase c : exchange_cases({4})) {
+  for (ExchangeCase c : exchange_cases({3})) {
     c.base.dtype = config::ComputeType::kBf16;
     if (c.base.kind == schedule::Kind::kTeraPipe) continue;
     INFO(c.name());
