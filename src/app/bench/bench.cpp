@@ -42,6 +42,10 @@ struct Description {
   const char* example;  ///< options
 };
 
+Options defaults(const bench::BenchOptions& options = {}) {
+  return std::make_shared<bench::BenchOptions>(options);
+}
+
 /// With the options that every benchmark uses; the others are added to those that use them, so that an option
 /// without an effect is refused.
 CLI::App* add_benchmark(CLI::App& command, Action& action, const Options& options, const Description& about,
@@ -93,13 +97,17 @@ void add_model(CLI::App& benchmark, const Options& options, const char* layers) 
       ->capture_default_str();
 }
 
+void add_slices(CLI::App& benchmark, const Options& options) {
+  benchmark.add_option("--slices", options->slices, "Slices of the sequence, a divisor of its length")
+      ->check(integer_in(1, 1 << 20))
+      ->capture_default_str();
+}
+
 void add_step_options(CLI::App& step, const Options& options) {
   step.add_option("--vocabulary", options->vocabulary, "Tokens of the vocabulary; 257: bytes, 32000: Llama's")
       ->check(integer_in(2, 1 << 20))
       ->capture_default_str();
-  step.add_option("--slices", options->slices, "Slices of the sequence, a divisor of its length")
-      ->check(integer_in(1, 1 << 20))
-      ->capture_default_str();
+  add_slices(step, options);
   step.add_option("--recompute", options->recompute, "none or selective, as memory.recompute")
       ->check(one_of({"none", "selective"}))
       ->capture_default_str();
@@ -118,8 +126,9 @@ void add_bench(CLI::App& app, Action& action) {
                   "  slimpipe bench gemm --repeats 9\n"
                   "  slimpipe bench attention --sequence-length 8192\n"
                   "  slimpipe bench step --sequence-length 8192 --slices 16\n"
-                  "  slimpipe bench pipeline --hidden 512");
-  const auto options = std::make_shared<bench::BenchOptions>();
+                  "  slimpipe bench pipeline --hidden 512\n"
+                  "  slimpipe bench exchange --sequence-length 16384");
+  Options options = defaults();
   CLI::App* gemm = add_benchmark(*command, action, options,
                                  {.name = "gemm",
                                   .what = "Matrix products of a layer against the multiply-add peak",
@@ -156,6 +165,18 @@ void add_bench(CLI::App& app, Action& action) {
        .example = "--hidden 512"},
       bench::bench_pipeline);
   add_model(*pipeline, options, "Decoder layers, a multiple of 2");
+  options = defaults({.repeats = 3, .sequence_length = 8192, .hidden = 256, .slices = 8});
+  CLI::App* exchange = add_benchmark(
+      *command, action, options,
+      {.name = "exchange",
+       .what = "Two devices, long sequences: slimpipe with the attention context exchange against 1f1b",
+       .figures = "Times, tokens/s, ratios and costs of the exchange are medians, by wall time. The bubble "
+                  "is the last "
+                  "step's, the peak of memory the run's.",
+       .example = "--sequence-length 16384"},
+      bench::bench_exchange);
+  add_model(*exchange, options, "Decoder layers, a multiple of 2");
+  add_slices(*exchange, options);
 }
 
 }  // namespace slimpipe::app

@@ -13,13 +13,13 @@ namespace slimpipe::app::bench {
 struct BenchOptions {
   int repeats = 5;
   std::int64_t sequence_length = 2048;
-  std::int64_t hidden = 1024;                               ///< gemm, step, pipeline
-  std::int64_t head_size = 64;                              ///< step, pipeline
-  std::int64_t layers = 2;                                  ///< step, pipeline
+  std::int64_t hidden = 1024;                               ///< gemm, step, pipeline, exchange
+  std::int64_t head_size = 64;                              ///< step, pipeline, exchange
+  std::int64_t layers = 2;                                  ///< step, pipeline, exchange
   std::vector<DType> dtypes = {DType::kF32, DType::kBF16};  ///< gemm, attention, step
   std::string format = "text";                              ///< step: text or json
   std::int64_t vocabulary = 257;                            ///< step: of the model
-  int slices = 1;                                           ///< step: of the sequence
+  int slices = 1;                                           ///< step, exchange: of the sequence
   std::string recompute = "none";                           ///< step: as memory.recompute
 };
 
@@ -41,5 +41,6 @@ void bench_step(const BenchOptions& options);
 void bench_pipeline(const BenchOptions& options);
 /// The last part of bench_pipeline.
 void bench_executor(const BenchOptions& options);
+void bench_exchange(const BenchOptions& options);
 
 }  // namespace slimpipe::app::bench

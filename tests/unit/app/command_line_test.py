@@ -67,7 +67,8 @@ class CommandLine(unittest.TestCase):
     def test_a_benchmark_refuses_options_that_it_would_not_use(self):
         unused = {"gemm": ("--head-size", "--layers", "--slices", "--vocabulary", "--format"),
                   "attention": ("--hidden", "--head-size", "--layers", "--slices", "--format"),
-                  "pipeline": ("--dtype", "--slices", "--vocabulary", "--recompute", "--format")}
+                  "pipeline": ("--dtype", "--slices", "--vocabulary", "--recompute", "--format"),
+                  "exchange": ("--dtype", "--vocabulary", "--recompute", "--format")}
         for benchmark, options in unused.items():
             for option in options:
                 error = self.refused("bench", benchmark, option, "64")
@@ -79,6 +80,7 @@ class CommandLine(unittest.TestCase):
                                    (("step", "--head-size", "12"), "--head-size 12: expected a multiple of 8"),
                                    (("attention", "--sequence-length", "12"), "--sequence-length 12: expected a multiple"),
                                    (("step", "--slices", "3"), "--slices 3: expected a divisor"),
+                                   (("exchange", "--slices", "1"), "--slices 1: expected at least 2"),
                                    (("pipeline", "--layers", "3"), "--layers 3: expected a multiple of 2")):
             self.assertIn(problem, self.refused("bench", *arguments))
 

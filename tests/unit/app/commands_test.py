@@ -41,7 +41,7 @@ class Help(unittest.TestCase):
         self.assertEqual([" ".join(command) for command, _ in self.commands()], [
             "", "train", "data", "data prepare", "data inspect", "config", "config show", "config validate",
             "config reference", "schedule", "plan", "bench", "bench gemm", "bench attention", "bench step",
-            "bench pipeline"])
+            "bench pipeline", "bench exchange"])
 
     def test_every_option_is_explained(self):
         for command, text in self.commands():
@@ -369,6 +369,21 @@ class Bench(unittest.TestCase):
                 self.assertRegex(row[count], r"^\d+$")
             self.assertRegex(row["bubble"], r"^\d+ %$")
         self.assertRegex(text, rf"slimpipe over 1f1b: {RATIO} .*; over one device: {RATIO} ")
+
+    def test_exchange(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("this process may use one core")
+        text = output_of("bench", "exchange", "--repeats", 1, "--hidden", 64, "--sequence-length", 2048)
+        self.assertRegex(text, r"two devices, two sequences, 8 slices; attention is \d+ % of a layer's FLOPs")
+        rows = self.rows(text, "layout", "bubble", "ms a step", "tokens/s", "peak MiB of a device")
+        self.assertEqual([row["layout"] for row in rows],
+                         ["1f1b", "slimpipe", "slimpipe, balanced, late", "slimpipe, balanced"])
+        for slower in ("1f1b", "slimpipe without exchange", "a late exchange"):
+            self.assertRegex(text, rf"slimpipe with balanced exchange over {slower}: {RATIO} ")
+        bytes_sent = re.findall(r"exchange, (?:late|early): (\d+\.\d) MiB a step, \d+\.\d ms waited", text)
+        self.assertEqual(len(bytes_sent), 2)
+        self.assertEqual(bytes_sent[0], bytes_sent[1])
+        self.assertGreater(float(bytes_sent[0]), 0)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,9 @@ TEST_CASE("an exchange can be taken out again, and is sound, in text too", "[uni
     for (const auto exchange : kBoth) {
       const auto exchanging = with_exchange(schedule, exchange, 128 * dice.roll(1, 4), dice.roll(0, 1) == 1);
       INFO(format_text(exchanging).substr(0, 60));
-      REQUIRE(validate(exchanging) == std::vector<std::string>{});
+      const auto problems = validate(exchanging);
+      CAPTURE(problems);
+      REQUIRE(problems.empty());
       REQUIRE(parse_text(format_text(exchanging)) == exchanging);
       auto without = exchanging;
       without.exchange = {};
